@@ -412,7 +412,7 @@ def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Te
             prefix = name.partition(".")[0]
             raise JobError(f"model.{name}", f"names that begin with {prefix} are reserved", "rename the attribute")
     averages = averages_initial(spec.ema, state, functions.trained)
-    return {**state, **outer_initial(spec.outer, trained), **averages}
+    return {**state, **outer_initial(spec.outer_of_mean, trained), **averages}
 
 
 def _values_of_others(

@@ -23,7 +23,8 @@ def carried_between_rounds(
 
     Raises JobError if no tensor is large enough to be coded, or if the optimizer's state ``local`` uses its names.
     """
-    codec = codec_of(spec.update, {name: state[name] for name in functions.trained}, (), state)
+    trained = {name: state[name] for name in functions.trained}
+    codec = codec_of(spec.update, trained, (), state, spec.momentum_of_slots)
     carried = {} if codec is None else codec.initial()
     for name in carried:
         if name in local:
@@ -44,7 +45,7 @@ def captured_end(
     ``carried`` is the codec's local state, and ``updated`` are the names of the tensors that a step changes.
     """
     trained = {name: state[name] for name in functions.trained}
-    functions.codec = codec_of(spec.update, trained, updated, state)
+    functions.codec = codec_of(spec.update, trained, updated, state, spec.momentum_of_slots)
     if functions.codec is None:
         means = named(AGGREGATE, {name: state[name] for name in updated})
         return None, capture_program(functions.outer, {**named("global", state), **means})

@@ -442,8 +442,9 @@ class JobFunctions:
         """
         state, codec = under("global", inputs), self.codec
         mean = under(AGGREGATE, inputs) if codec is None else codec.decode(under(UPDATES, inputs))
-        kind = aggregation(self._spec.outer, codec is not None)
-        return named("global", outer_update(self._spec.outer, kind, state, mean, self._trained))
+        outer = self._spec.outer_of_mean
+        kind = aggregation(outer, codec is not None)
+        return named("global", outer_update(outer, kind, state, mean, self._trained))
 
     def close(self, inputs: Tensors) -> dict[str, torch.Tensor]:
         """Code the update of a slot at the end of a round; only a job with a codec has this function."""

@@ -78,30 +78,33 @@ class Quantised(Readable):
 class DGC(Readable):
     """Deep Gradient Compression (arXiv 1712.01887), applied to the change of a round instead of a gradient.
 
-    A slot keeps a momentum of its changes, ``momentum`` x old + (1 - ``momentum``) x change, and adds it to a residue.
-    Of every ``chunk`` elements of a tensor it sends the ``keep`` largest of the residue in FP32, and sets their residue
-    and their momentum to 0. In the first rounds it sends more: ``warmup`` has the number for each of these rounds. The
-    size of an update is that of the largest of these numbers in every round, because shapes are fixed. Small weight
-    tensors are coded together, and buffers are sent in full, as in :class:`Sparse`.
+    A slot adds the change of a round to its residue, which it multiplies by ``decay`` before. Of every ``chunk``
+    elements of a tensor it sends the ``keep`` largest of the residue in FP32, and sets their residue to 0. If ``outer``
+    has a momentum, each slot applies it to its own changes before it selects, and the outer optimizer applies only its
+    learning rate (the paper's momentum correction). The momentum of an element that is sent becomes 0 (masking).
+
+    ``warmup`` has the number of elements to send for each of the first rounds, if they should send more. The size of an
+    update is that of the largest of these numbers in every round, because shapes are fixed. Small weight tensors are
+    coded together, and buffers are sent in full, as in :class:`Sparse`.
 
     Example::
 
-        job = assay.JobSpec(..., slots=4, update=assay.DGC(keep=4, warmup=(16, 8)))
+        job = assay.JobSpec(..., slots=4, outer=assay.Nesterov(lr=0.7, momentum=0.5), update=assay.DGC())
     """
 
-    keep: int = 4
+    keep: int = 64
     chunk: int = 4096
-    momentum: float = 0.9
-    warmup: tuple[int, ...] = (16, 8)
+    decay: float = 0.95
+    warmup: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         _check_chunk(self.chunk)
         check_whole("update.keep", self.keep, 1, self.chunk)
-        check_range("update.momentum", self.momentum, high=1.0)
+        check_range("update.decay", self.decay, high=1.0 + 2**-52)
         warmup: object = self.warmup
         if not isinstance(warmup, tuple) or len(warmup) > WARMUP_MAX:
             reason = f"{warmup!r} is not a tuple of at most {WARMUP_MAX} numbers"
-            raise JobError("update.warmup", reason, "give the elements to keep in the first rounds, such as (16, 8)")
+            raise JobError("update.warmup", reason, "give the elements to send in the first rounds, such as (64, 32)")
         for count in warmup:
             check_whole("update.warmup", count, 1, self.chunk)
 

@@ -472,9 +472,20 @@ class JobSpec(Readable):
         if self.ema is not None and not isinstance(update, Dense):
             reason = "moving averages of weights are not coded, so an update would be as large as the weights"
             raise JobError("ema", reason, "leave out ema or update")
-        if isinstance(update, DGC) and isinstance(self.outer, Nesterov) and self.outer.momentum:
-            reason = "the update has a momentum already, so the outer optimizer would apply it twice"
-            raise JobError("outer", reason, "give assay.Average(), or assay.Nesterov(lr=…, momentum=0)")
+
+    @property
+    def momentum_of_slots(self) -> float:
+        """Outer momentum that each slot applies to its own changes before it codes them, as :class:`DGC` does, or 0."""
+        if isinstance(self.update, DGC) and isinstance(self.outer, Nesterov):
+            return self.outer.momentum
+        return 0.0
+
+    @property
+    def outer_of_mean(self) -> Average | Nesterov:
+        """The outer optimizer of the mean of the slots' updates: without momentum if the slots apply it."""
+        if isinstance(self.update, DGC) and isinstance(self.outer, Nesterov):
+            return replace(self.outer, momentum=0.0)
+        return self.outer
 
     @property
     def _precision_by_module(self) -> Mapping[str, int | Precision]:

@@ -29,6 +29,7 @@ class MomentumCodec:
 
     settings: DGC
     layout: Layout
+    momentum: float = 0.0
 
     @property
     def _place_bits(self) -> int:
@@ -40,33 +41,40 @@ class MomentumCodec:
         return max(self.settings.keep, *self.settings.warmup) if self.settings.warmup else self.settings.keep
 
     def initial(self) -> dict[str, torch.Tensor]:
-        """Return residues and momenta of 0, and the number of the first round."""
-        zeros = {
-            prefix + name: torch.zeros(shape)
-            for prefix in (RESIDUE, MOMENTUM)
-            for name, shape in self.layout.coded.items()
-        }
-        return {**zeros, ROUND: torch.tensor(0)}
+        """Return residues of 0.
+
+        There are momenta of 0 too if there is a momentum, and the number of the first round if there is a warm-up.
+        """
+        prefixes = (RESIDUE, MOMENTUM) if self.momentum else (RESIDUE,)
+        zeros = {prefix + name: torch.zeros(shape) for prefix in prefixes for name, shape in self.layout.coded.items()}
+        return {**zeros, ROUND: torch.tensor(0)} if self.settings.warmup else zeros
 
     def encode(self, moved: Tensors, local: Tensors) -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor]]:
         """Return the update of a round, and the residues, the momenta and the round's number after it."""
         settings = self.settings
-        share = settings.momentum
         places, values, after = [], [], {}
-        is_sent = torch.arange(self._most) < self._kept(local[ROUND])
         for name, change in self.layout.gathered(moved).items():
-            momentum = share * local[MOMENTUM + name] + (1.0 - share) * change
-            rows = in_rows(local[RESIDUE + name] + momentum, settings.chunk)
+            pushed, velocity = change, None
+            if self.momentum:
+                velocity = self.momentum * local[MOMENTUM + name] + change
+                pushed = change + self.momentum * velocity
+            rows = in_rows(settings.decay * local[RESIDUE + name] + pushed, settings.chunk)
             place, value = largest(rows, self._most)
-            value = torch.where(is_sent, value, 0.0)
-            marks = spread(place, torch.where(is_sent, torch.ones_like(value), 0.0), settings.chunk)
+            marks = torch.ones_like(value)
+            if settings.warmup:
+                is_sent = torch.arange(self._most) < self._kept(local[ROUND])
+                value, marks = torch.where(is_sent, value, 0.0), torch.where(is_sent, marks, 0.0)
             after[RESIDUE + name] = from_rows(rows - spread(place, value, settings.chunk), change.shape)
-            after[MOMENTUM + name] = torch.where(from_rows(marks, change.shape) > 0, 0.0, momentum)
+            if velocity is not None:
+                is_masked = from_rows(spread(place, marks, settings.chunk), change.shape) > 0
+                after[MOMENTUM + name] = torch.where(is_masked, 0.0, velocity)
             places.append(place)
             values.append(value)
+        if settings.warmup:
+            after[ROUND] = local[ROUND] + 1
         words = pack(torch.cat(places), self._place_bits)
         coded = {WORDS: words, VALUES: torch.cat(values)}
-        return {**coded, **self.layout.encode_plain(moved)}, {**after, ROUND: local[ROUND] + 1}
+        return {**coded, **self.layout.encode_plain(moved)}, after
 
     def decode(self, updates: Tensors) -> dict[str, torch.Tensor]:
         """Return the means of the changes."""

@@ -141,7 +141,7 @@ def averages(share: float | None, state: Tensors, moved: Tensors) -> dict[str, t
 
 def outer_initial(settings: Average | Nesterov, parameters: Tensors) -> dict[str, torch.Tensor]:
     """Return the tensors that the outer optimizer adds to the global state."""
-    if isinstance(settings, Average):
+    if isinstance(settings, Average) or not settings.momentum:
         return {}
     return {VELOCITY + name: torch.zeros_like(p) for name, p in parameters.items()}
 
@@ -168,6 +168,9 @@ def outer_update(
     for name, update in aggregate.items():
         if isinstance(settings, Average) or name not in parameters:
             changed[name] = state[name] - update
+            continue
+        if not settings.momentum:
+            changed[name] = state[name] - settings.lr * update
             continue
         velocity = settings.momentum * state[VELOCITY + name] + update
         changed[VELOCITY + name] = velocity

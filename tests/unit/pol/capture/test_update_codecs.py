@@ -1,6 +1,8 @@
 """Each codec, captured and run as a part of a job, agrees with a prototype in FP64 over several rounds."""
 
 from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,14 +11,20 @@ import torch
 from numpy.typing import NDArray
 
 from pol.capture.author.codecs import DGC, Dense, Quantised, Sparse, Update
-from pol.capture.codecs.codec import MOMENTUM, RESIDUE, Codec
+from pol.capture.author.measures import cross_entropy
+from pol.capture.author.spec import Average, JobSpec, Nesterov
+from pol.capture.build import build
+from pol.capture.codecs.codec import MOMENTUM, RESIDUE, ROUND, Codec, group_size, largest
 from pol.capture.codecs.table import codec_of
 from pol.capture.graph.capture import capture_program
+from pol.capture.optim.optimizers import outer_initial, outer_update
 from pol.errors import JobError, NotFinite
 from pol.executor.backend import backend
 from pol.executor.interface import run
 from pol.executor.names import Engine
+from pol.job.load import load_job
 from pol.job.program import Program
+from pol.job.updates import CODED
 from tests.unit.pol.capture.update_prototypes import MomentumPrototype, QuantisedPrototype, SparsePrototype
 
 Array = NDArray[Any]
@@ -34,16 +42,20 @@ SETTINGS: list[Any] = [
     Sparse(keep=128, chunk=128),
     Quantised(bits=8, block=64),
     Quantised(bits=4, block=64),
-    DGC(keep=4, chunk=128, warmup=(16, 8)),
-    DGC(keep=4, chunk=128, momentum=0.0, warmup=()),
+    DGC(keep=4, chunk=128, decay=1.0, warmup=(16, 8)),
+    DGC(keep=4, chunk=128, decay=1.0),
+    DGC(keep=4, chunk=128),
+    DGC(keep=8, chunk=128, warmup=(16,)),
 ]
+MOMENTA: dict[Any, float] = {SETTINGS[5]: 0.5, SETTINGS[7]: 0.9}
+"""Outer momenta that slots apply to their own changes; the others are 0."""
 
 
 def _codec(settings: Update, slots: int = SLOTS) -> tuple[Codec, Program, Program]:
     """Return a codec for a coded weight, a small one and a buffer, with its two programs."""
     trained = {"w": torch.zeros(SHAPE), "bias": torch.zeros(3)}
     state = {**trained, "seen": torch.zeros(())}
-    codec = codec_of(settings, trained, state, state)
+    codec = codec_of(settings, trained, state, state, MOMENTA.get(settings, 0.0))
     assert codec is not None
     local = codec.initial()
 
@@ -70,7 +82,8 @@ class Slot:
     def __init__(self, codec: Codec, close: Program, settings: Update) -> None:
         self._close = close
         self._local = {name: value.numpy() for name, value in codec.initial().items()}
-        self._prototype = PROTOTYPES[type(settings)](settings, np.zeros(SHAPE[0] * SHAPE[1]))
+        of_settings = (MOMENTA[settings],) if settings in MOMENTA else ()
+        self._prototype = PROTOTYPES[type(settings)](settings, np.zeros(SHAPE[0] * SHAPE[1]), *of_settings)
 
     def send(self, moved: Arrays) -> tuple[Arrays, NDArray[np.float64]]:
         """Return the update of a round, and what the prototype sends of the coded tensor."""
@@ -84,9 +97,9 @@ class Slot:
 
     def check(self, scale: float = 1.0) -> None:
         """Compare what stays in the slot with the prototype."""
-        kept = {RESIDUE: self._prototype.residue, MOMENTUM: getattr(self._prototype, "momentum", None)}
+        kept = {RESIDUE: self._prototype.residue, MOMENTUM: getattr(self._prototype, "velocity", None)}
         for prefix, wanted in kept.items():
-            if wanted is not None:
+            if f"{prefix}w" in self._local:
                 np.testing.assert_allclose(self._local[f"{prefix}w"], wanted.reshape(SHAPE), atol=3e-6 * scale)
 
 
@@ -134,7 +147,7 @@ def test_what_was_not_sent_is_sent_later(settings: Update) -> None:
         moved = change if not number else {name: np.zeros_like(value) for name, value in change.items()}
         update, _ = slot.send(moved)
         total += _decoded(outer, [update])["w"]
-    if getattr(settings, "decay", 1.0) == 1.0 and getattr(settings, "momentum", 0.0) == 0.0:
+    if getattr(settings, "decay", 1.0) == 1.0 and settings not in MOMENTA:
         assert np.abs(total - change["w"]).max() < 0.3 * np.abs(change["w"]).max()
     # the signs of the largest changes are right in any case
     largest = np.abs(change["w"]) > np.quantile(np.abs(change["w"]), 0.97)
@@ -159,8 +172,6 @@ def test_small_tensors_are_coded_together(settings: Any) -> None:
     assert {name: mean.shape for name, mean in means.items()} == {name: t.shape for name, t in trained.items()}
     sent = torch.cat([means[name].reshape(-1) for name in small])
     whole = torch.cat([moved[name].reshape(-1) for name in small])
-    if isinstance(settings, DGC):
-        whole = whole * (1.0 - settings.momentum)
     torch.testing.assert_close(after[pools[0]], whole - sent)
 
 
@@ -187,6 +198,66 @@ def test_equal_magnitudes_and_few_that_are_not_zero(settings: Update) -> None:
         update, sent = slot.send({"w": tensor, "bias": np.ones(3, np.float32), "seen": np.ones((), np.float32)})
         np.testing.assert_allclose(_decoded(outer, [update] * SLOTS)["w"], sent, atol=1e-6)
         slot.check()
+
+
+def test_a_slot_keeps_a_momentum_and_the_round_only_if_it_needs_them() -> None:
+    trained = {"w": torch.zeros(SHAPE)}
+    for settings, momentum, more in (
+        (DGC(keep=4, chunk=128), 0.0, set()),
+        (DGC(keep=4, chunk=128), 0.5, {f"{MOMENTUM}w"}),
+        (DGC(keep=4, chunk=128, warmup=(8,)), 0.0, {ROUND}),
+    ):
+        codec = codec_of(settings, trained, trained, trained, momentum)
+        assert codec is not None
+        assert codec.initial().keys() == {f"{RESIDUE}w", *more}
+
+
+def test_a_job_moves_the_outer_momentum_into_its_slots(tmp_path: Path) -> None:
+    """The outer optimizer then applies its learning rate only, and the global state has no velocity."""
+    outer = Nesterov(lr=0.7, momentum=0.5)
+    data = {"x": np.zeros((8, 16), np.float32), "y": np.zeros(8, np.int64)}
+    spec = JobSpec(
+        name="corrected",
+        model=torch.nn.Sequential(torch.nn.Linear(16, 8), torch.nn.Linear(8, 2)),
+        loss=cross_entropy(),
+        train=data,
+        holdout=data,
+        batch=4,
+        steps=4,
+        outer=outer,
+        update=DGC(keep=4, chunk=64),
+    )
+    assert (spec.momentum_of_slots, spec.outer_of_mean) == (0.5, Nesterov(lr=0.7, momentum=0.0))
+    for kept in (replace(spec, update=Sparse(keep=4, chunk=64)), replace(spec, update=Dense())):
+        assert (kept.momentum_of_slots, kept.outer_of_mean) == (0.0, outer)
+    average = replace(spec, outer=Average())
+    assert (average.momentum_of_slots, average.outer_of_mean) == (0.0, Average())
+    start, change = {"w": torch.tensor([2.0])}, {"w": torch.tensor([0.5])}
+    assert outer_initial(spec.outer_of_mean, start) == {}
+    torch.testing.assert_close(outer_update(spec.outer_of_mean, CODED, start, change, ["w"])["w"], torch.tensor([1.65]))
+    build(spec, tmp_path)
+    loaded = load_job(tmp_path)
+    assert set(loaded.global_state) == {"0.weight", "0.bias", "1.weight", "1.bias"}
+    assert {f"{RESIDUE}0.weight", f"{MOMENTUM}0.weight"} < set(loaded.local_state)
+
+
+@pytest.mark.parametrize("count", [1, 4, 16, 64, 200])
+@pytest.mark.parametrize("size", [64, 256, 4096])
+def test_the_largest_are_those_of_a_whole_sort(size: int, count: int) -> None:
+    """Also of many equal magnitudes: the first are taken, although groups are compared first."""
+    generator = torch.Generator().manual_seed(count)
+    whole = torch.randint(-3, 4, (19, size), generator=generator).float()
+    few = torch.where(torch.rand(19, size, generator=generator) < 0.01, torch.randn(19, size, generator=generator), 0.0)
+    for rows in (torch.randn(19, size, generator=generator), whole, few, torch.zeros(19, size)):
+        wanted = torch.sort(-rows.abs(), dim=1, stable=True).indices[:, :count]
+        places, values = largest(rows, min(count, size))
+        assert torch.equal(places, wanted)
+        assert torch.equal(values, rows.gather(1, wanted))
+
+
+@pytest.mark.parametrize(("size", "count", "group"), [(4096, 64, 8), (4096, 16, 16), (64, 64, 1), (64, 40, 1)])
+def test_groups_are_as_large_as_sorts_least(size: int, count: int, group: int) -> None:
+    assert group_size(size, count) == group
 
 
 def test_a_change_whose_sum_overflows_has_no_update() -> None:
@@ -216,7 +287,7 @@ def test_a_model_without_a_large_tensor_is_refused(settings: Update) -> None:
         (lambda: Sparse(decay=1.5), "update.decay"),
         (lambda: Quantised(bits=2), "update.bits"),
         (lambda: Quantised(block=100), "update.block"),
-        (lambda: DGC(momentum=1.0), "update.momentum"),
+        (lambda: DGC(decay=1.5), "update.decay"),
         (lambda: DGC(warmup=(0,)), "update.warmup"),
         (lambda: DGC(warmup=[1]), "update.warmup"),  # type: ignore[arg-type]
     ],

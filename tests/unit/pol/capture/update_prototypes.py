@@ -71,16 +71,16 @@ class MomentumPrototype:
 
     settings: DGC
     residue: Numbers
-    momentum: Numbers = field(default_factory=lambda: np.zeros(0))
+    momentum: float = 0.0
+    velocity: Numbers = field(default_factory=lambda: np.zeros(0))
     round: int = 0
 
     def send(self, moved: Numbers) -> Numbers:
         """Return what the other side gets for a change."""
         if not self.round:
-            self.momentum = np.zeros_like(moved)
-        share = self.settings.momentum
-        self.momentum = share * self.momentum + (1 - share) * moved
-        self.residue = self.residue + self.momentum
+            self.velocity = np.zeros_like(moved)
+        self.velocity = self.momentum * self.velocity + moved
+        self.residue = self.settings.decay * self.residue + moved + self.momentum * self.velocity
         warmup = self.settings.warmup
         count = warmup[self.round] if self.round < len(warmup) else self.settings.keep
         sent = np.zeros_like(moved)
@@ -88,6 +88,6 @@ class MomentumPrototype:
             chunk = self.residue[start : start + self.settings.chunk]
             for place in (start + place for place in _largest(chunk, count)):
                 sent[place] = self.residue[place]
-                self.residue[place] = self.momentum[place] = 0.0
+                self.residue[place] = self.velocity[place] = 0.0
         self.round += 1
         return sent
