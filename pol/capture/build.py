@@ -32,6 +32,7 @@ from pol.capture.functions import (
     parts_in_eval,
 )
 from pol.capture.graph.capture import capture_program, is_changed
+from pol.capture.graph.divisible import divisible
 from pol.capture.idioms.habits import Trying
 from pol.capture.idioms.remembered import Remembered
 from pol.capture.model.plain_model import own_tensors, prepare_model
@@ -55,6 +56,7 @@ from pol.job.program import Program
 from pol.job.updates import changed_tensors
 from pol.job.write import JobSource, write_job
 from pol.names import column_name, job_name, model_name
+from pol.split.rows import batch_inputs
 from pol.state.arrays import Array
 from pol.values import MAX_NAME, NAME, TensorSpec
 
@@ -211,6 +213,7 @@ def _build_of(
             rounds.steps,
         )
         step = _without_unchanged(step, spec.model)
+        step = divisible(step, batch_inputs(step))
         updated = _updated(step, state)
         _check_averages(spec, functions.trained, updated)
         tell(f"{len(step.nodes):,} operations in a step")

@@ -24,10 +24,9 @@ from pol.job.program import Program
 from pol.split.borders import settle
 from pol.split.machine import Machine
 from pol.split.pieces import Division
-from pol.split.rows import Cut, Rows, divide_rows
+from pol.split.rows import Cut, Rows, batch_inputs, divide_rows
 from pol.split.stages import cut_layers, find_layers
 
-BATCH = "batch."
 STATES = ("global.", "local.")
 
 
@@ -114,11 +113,6 @@ class Plan:
             if home is not None:
                 return (home,)
         return self.used
-
-
-def batch_inputs(program: Program) -> frozenset[str]:
-    """Return the names of the inputs that hold the rows of a batch."""
-    return frozenset(spec.name for spec in program.inputs if spec.name.startswith(BATCH))
 
 
 def make_plan(

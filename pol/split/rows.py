@@ -16,6 +16,13 @@ from pol.split.exchanges import COLLECTIVES, Task
 from pol.split.pieces import Division
 from pol.values import TensorType
 
+BATCH = "batch."
+
+
+def batch_inputs(program: Program) -> frozenset[str]:
+    """Return the names of the inputs that hold the rows of a batch."""
+    return frozenset(spec.name for spec in program.inputs if spec.name.startswith(BATCH))
+
 
 @dataclass(frozen=True, slots=True)
 class Cut:
@@ -92,6 +99,21 @@ def divide_rows(program: Program, machines: int, batch: Collection[str], is_give
         known.append(cut.result if cut is not None else None)
     _narrow(program, machines, cuts, known, is_given)
     return Rows(machines, inputs, tuple(cuts))
+
+
+def follow_rows(program: Program, batch: Collection[str]) -> list[Division | None]:
+    """Return for each value which of its dimensions holds the rows of a batch.
+
+    It is None for a value without such a dimension, and for one for which machines would exchange something.
+    """
+    known: list[Division | None] = [
+        Division(0) if spec.name in batch and spec.shape else None for spec in program.inputs
+    ] + [None] * len(program.constants)
+    for offset, node in enumerate(program.nodes):
+        wanted = [known[arg] for arg in node.args]
+        cuts = _fitting(program, offset, wanted, 2) if any(wanted) else iter(())
+        known.append(next((cut.result for cut in cuts if not cut.has_exchange), None))
+    return known
 
 
 def _cheapest(program: Program, offset: int, known: Sequence[Division | None], machines: int) -> Cut | None:

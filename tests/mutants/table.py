@@ -100,6 +100,7 @@ _HABITS = "tests/unit/pol/capture/test_habits.py"
 _DATA = "tests/unit/pol/capture/test_data.py"
 _BUILD = "tests/unit/pol/capture/test_build.py"
 _SPLITS = "tests/property/test_splits.py::test_"
+_DIVISIBLE = "tests/unit/pol/capture/test_divisible.py::test_"
 _PLANS = "tests/property/test_plans.py::test_"
 _GOING_ON = "tests/unit/pol/local/test_going_on.py"
 _RESUMING = "tests/unit/pol/capture/test_resuming.py"
@@ -6357,7 +6358,56 @@ MUTANTS = (
         "pol/split/rows.py",
         "return split.pieces is Pieces.ANY or inner & (inner - 1) == 0",
         "return True",
-        (f"{_PLANS}a_step_of_the_gpt",),
+        (f"{_DIVISIBLE}rows_and_times_that_are_one_dimension_are_parted",),
+    ),
+    Mutant(
+        "divisible-rows-last",
+        "a step sums the rows of a batch before their times",
+        "pol/capture/graph/divisible.py",
+        "for kind in (_SUMMED, _ROWS):",
+        "for kind in (_ROWS, _SUMMED):",
+        (f"{_DIVISIBLE}each_row_is_summed_first",),
+    ),
+    Mutant(
+        "divisible-parted",
+        "rows and times that are one dimension are not parted",
+        "pol/capture/graph/divisible.py",
+        "(division.inner == 1 and max(dims) == division.dim)",
+        "max(dims) == division.dim",
+        (f"{_DIVISIBLE}rows_and_times_that_are_one_dimension_are_parted",),
+    ),
+    Mutant(
+        "divisible-short",
+        "many short sums take the place of one long sum, though machines save little",
+        "pol/capture/graph/divisible.py",
+        "if is_short and operand.size // parts[0][1] < PARTIAL_LEAST:",
+        "if operand.size < 0:",
+        (f"{_DIVISIBLE}sums_of_channels_change_if_their_partials_are_large",),
+    ),
+    Mutant(
+        "divisible-memory",
+        "long products hold the operands of all times, whatever memory that needs",
+        "pol/capture/graph/divisible.py",
+        "if long.peak_size <= program.peak_size + max(MEMORY_SLACK, program.peak_size // 10):",
+        "if long.peak_size:",
+        (f"{_DIVISIBLE}long_products_are_as_long_as_the_memory_allows",),
+    ),
+    Mutant(
+        "divisible-read-alone",
+        "a product that is also read alone becomes part of a long product",
+        "pol/capture/graph/divisible.py",
+        "        if self._readers[term] != 1:\n            return None\n",
+        "",
+        (f"{_DIVISIBLE}a_product_that_is_also_read_alone_stays",),
+    ),
+    Mutant(
+        "divisible-other-rows",
+        "products that do not sum the rows of the batch become one long product",
+        "pol/capture/graph/divisible.py",
+        "if division is None or division.dim or len(shape) != 2:\n            return None\n"
+        "        return shape[0] // division.inner",
+        "if len(shape) != 2:\n            return None\n        return shape[0]",
+        (f"{_DIVISIBLE}products_of_other_rows_stay",),
     ),
     Mutant(
         "plan-home",

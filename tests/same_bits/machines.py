@@ -32,7 +32,8 @@ from pol.machines.starters import Hosts
 from pol.machines.stream import Stream
 from pol.split.exchanges import Message
 from pol.split.machine import Machine
-from pol.split.plan import Plan, batch_inputs, make_plan, shapes
+from pol.split.plan import Plan, make_plan, shapes
+from pol.split.rows import batch_inputs
 from pol.split.virtual import VirtualLinks, VirtualMachines
 from pol.state.arrays import Array, canonical_array
 from pol.state.held import Held, on_host
