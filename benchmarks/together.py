@@ -9,10 +9,14 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
+from math import inf
 from pathlib import Path
+from threading import Event
 from time import perf_counter
+from typing import Any
 
 from benchmarks.figures import Figures, Row
 from benchmarks.memory import memory, reset_peak
@@ -25,15 +29,16 @@ from pol.job.load import load_job
 from pol.machines.form import GroupSpec
 from pol.machines.group import Group
 from pol.machines.parts import forms_of, plan_of
+from pol.machines.pool import GroupPool, OneGroup
 from pol.split.costs import cost_of
 from pol.split.machine import Machine
 from pol.state.canonical import state_pieces
 from pol.work.executor import OutOfMemory
 from pol.work.records import Boundary, RoundSlot
 from pol.work.segments import run_segment, slot_state
-from validator.work import together
 from validator.work.checks import exact
 from validator.work.requests import OpenedStates, SegmentAudit, SegmentCheck, StateFiles
+from validator.work.together import Together, Watch
 
 LIMIT = 4_500_000_000
 """Memory of each machine in bytes."""
@@ -83,17 +88,22 @@ def figures_of(name: str, job: Path, machines: int) -> Figures:
         audit = SegmentAudit(directory=job, part=_PART, index=REPLAYED, start=opened, seed=_SEED, engine=engine)
         check = SegmentCheck(directory=job, part=_PART, index=REPLAYED, start=opened, end_root=alone.end, engine=engine)
 
-        def train(watch: together.Watch) -> object:
+        def train(watch: Watch) -> object:
             return _trained(job, spec, Path(folder) / "group", watch)
 
-        def replay(watch: together.Watch) -> object:
-            return together.check_segment(check, spec, Path(folder), watch).root.hex()
+        def group(watch: Watch) -> AbstractContextManager[Together]:
+            return _group(spec, Path(folder), watch)
 
-        def sit(watch: together.Watch) -> object:
-            answer = together.recompute_segment(audit, spec, Path(folder), watch)
+        def replay(watch: Watch) -> object:
+            with group(watch) as together:
+                return together.check_segment(check, inf, Event()).root.hex()
+
+        def sit(watch: Watch) -> object:
+            with group(watch) as together:
+                answer = together.recompute_segment(audit, inf, Event())
             return [answer.root.hex(), answer.digest.hex()]
 
-        works: tuple[tuple[str, Callable[[together.Watch], object], object, float], ...] = (
+        works: tuple[tuple[str, Callable[[Watch], object], object, float], ...] = (
             (f"{_TRAIN} {SEGMENTS} segments", train, alone.roots, alone.seconds[0]),
             (_REPLAY, replay, alone.end.hex(), alone.seconds[0] / SEGMENTS),
             (_SEAT, sit, alone.answer, alone.seconds[1]),
@@ -114,6 +124,21 @@ def figures_of(name: str, job: Path, machines: int) -> Figures:
     return Figures(name, rows, notes, failed=bool(notes))
 
 
+@contextmanager
+def _group(spec: GroupSpec, folder: Path, watch: Watch) -> Iterator[Together]:
+    """Yield a group that reads files in ``folder``; this process reads the job."""
+
+    def ask(function: Callable[..., Any], *args: Any, timeout: float) -> Any:
+        del timeout
+        return function(*args)
+
+    pool = GroupPool(OneGroup(spec), ask, folder / "groups", folder / "scratch", (folder,))
+    try:
+        yield Together(pool, watch)
+    finally:
+        pool.close()
+
+
 def _seen(job: Path, group: Group) -> dict[str, float | None]:
     """Return what the processes of a group have needed, and the memory that the plan names."""
     plan = plan_of(load_job(job, with_states=False).job.document, group.spec)
@@ -127,7 +152,7 @@ def _seen(job: Path, group: Group) -> dict[str, float | None]:
     }
 
 
-def _trained(job: Path, spec: GroupSpec, folder: Path, watch: together.Watch) -> list[str]:
+def _trained(job: Path, spec: GroupSpec, folder: Path, watch: Watch) -> list[str]:
     """Train all segments in one group, and return the roots of their boundaries."""
     loaded = load_job(job, with_states=False)
     document = loaded.job.document

@@ -14,7 +14,6 @@ from assay.cli.output import byte_progress, money, short
 from domain.limits import SHARE_SEGMENTS_MAX, SLOTS_MAX
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
 from pol.executor.names import Engine
-from pol.work.executor import LOCAL
 
 if TYPE_CHECKING:
     from domain.proof.queries import OrderResponse
@@ -60,7 +59,7 @@ BLOBS_QUOTA = 1 << 40
     "--machines",
     type=MachinesShape(),
     default=1,
-    help="Let this number of processes recompute a segment together, like machines of one owner; or STAGESxROWS.  [1]",
+    help="Let this number of nodes, or of processes here, recompute a segment together; or STAGESxROWS.  [1]",
 )
 @common_options
 def command(
@@ -90,10 +89,6 @@ def command(
 
     if segment is not None and update:
         raise WrongUsage("--segment and --update name different places", "give one of them")
-    if machines != 1 and executor != LOCAL:
-        raise WrongUsage(
-            "--machines starts processes of this machine, and --executor names a cluster", "give one of them"
-        )
     key = context.key()
     folder = context.home / "challenges"
     with context.client() as client:

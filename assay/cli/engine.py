@@ -8,7 +8,7 @@ import click
 from assay.cli.arguments import SIZE, click_type
 from assay.cli.errors import WrongUsage
 from assay.cli.output import size
-from assay.settings.kinds import ExecutorName
+from assay.settings.kinds import ExecutorName, GroupShape
 from host.devices.device import CPU
 from pol.errors import ExecutionError
 from pol.executor.names import BACKENDS, DEFAULT, THREADS_MAX, Engine
@@ -28,6 +28,15 @@ def executor_option(default: str | None = LOCAL, what: str = "recomputation") ->
         type=click_type(ExecutorName()),
         default=default,
         help=f"Where {what} runs: processes on this machine (local), or your Ray cluster.  [local]",
+    )
+
+
+def group_option(what: str) -> Callable[[F], F]:
+    """Add --machines to a command that reads a setting. ``what`` is what a group does, in words."""
+    return click.option(
+        "--machines",
+        type=click_type(GroupShape()),
+        help=f"Let this number of nodes, or of processes here, {what}; or STAGESxROWS.  [1]",
     )
 
 

@@ -7,15 +7,14 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import AMOUNT, INVITATION, click_type
+from assay.cli.arguments import AMOUNT, INVITATION
 from assay.cli.context import CommandContext, common_options
-from assay.cli.engine import engine_options, executor_option
+from assay.cli.engine import engine_options, executor_option, group_option
 from assay.cli.errors import CliError
 from assay.cli.nodes import nodes_tables
 from assay.cli.output import ID_SHOWN, counted, flops, money, size, table
 from assay.cli.output import price as per_pflop
 from assay.cli.running import running_options
-from assay.settings.kinds import GroupShape
 from domain.amount import in_assay
 from domain.measures import duration
 from host.daemon import on_stop_signal
@@ -31,13 +30,6 @@ if TYPE_CHECKING:
     from compute_provider.api import Forecast, ProviderConfig
     from compute_provider.work.bench import Speed
     from pol.work.cluster.dispatch import NodeReport
-
-
-_MACHINES = click.option(
-    "--machines",
-    type=click_type(GroupShape()),
-    help="Let this number of nodes, or of processes here, train a share together; or STAGESxROWS.  [1]",
-)
 
 
 @click.group(help="Join a cluster as a compute provider.")
@@ -57,7 +49,7 @@ def command() -> None:
 )
 @engine_options(sandboxed=True)
 @executor_option(None, "the measurement")
-@_MACHINES
+@group_option("train a share together")
 @click.option(
     "--seconds",
     type=click.IntRange(1, 60),
@@ -126,7 +118,7 @@ def bench(context: CommandContext, engine: Engine, seconds: int, executor: str |
     help="Where earnings stay: in your account, or as bond for further shares.  [account]",
 )
 @executor_option(None, "training")
-@_MACHINES
+@group_option("train a share together")
 @click.option("--invitation", type=INVITATION, help="The invitation that the validator's operator gave you.")
 @engine_options(sandboxed=True)
 @common_options

@@ -10,7 +10,7 @@ import click
 
 from assay.cli.arguments import ADDRESS, DURATION, ENDPOINT, FLOPS, SIZE
 from assay.cli.context import CommandContext, common_options
-from assay.cli.engine import engine_options, executor_option
+from assay.cli.engine import engine_options, executor_option, group_option
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.nodes import nodes_tables
 from assay.cli.output import counted, flops, short, table
@@ -22,6 +22,7 @@ from domain.measures import duration
 from host.addresses import HostPort, ip_of
 from host.daemon import on_stop_signal
 from pol.executor.names import Engine
+from pol.machines.form import read_shape
 from validator.decide.admission import NEWCOMER_ROUNDS_MAX, Backing, Policy
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def command() -> None:
     help="Address at which others reach the daemon; published on the chain.  [the address in --listen]",
 )
 @executor_option(None)
+@group_option("replay a segment together")
 @engine_options(sandboxed=True, threads="1")
 @click.option(
     "--processes",
@@ -84,6 +86,7 @@ def run(
     listen: str | None,
     endpoint: str | None,
     executor: str | None,
+    machines: str | None,
     engine: Engine,
     processes: int,
     newcomer_rounds: int | None,
@@ -106,6 +109,7 @@ def run(
         endpoint=endpoint,
         engine=engine,
         executor=str(context.setting("validator.executor", executor).value),
+        machines=read_shape(str(context.setting("validator.machines", machines).value)),
         processes=processes,
         admit=policy,
         backing=Backing(

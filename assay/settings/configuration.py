@@ -224,6 +224,16 @@ SETTINGS = (
         variable="ASSAY_EXECUTOR",
     ),
     Setting(
+        name="validator.machines",
+        kind=GroupShape(),
+        default="1",
+        meaning="Machines that replay a segment together: nodes of the cluster, or processes on this machine;"
+        " STAGESxROWS sets stages and machines per stage.",
+        option="--machines",
+        commands="validator run",
+        variable="ASSAY_MACHINES",
+    ),
+    Setting(
         name="validator.share_bond",
         kind=Whole(1, SHARE_BOND_MAX),
         default=1,

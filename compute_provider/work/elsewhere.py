@@ -26,7 +26,7 @@ from typing import Any, Final, TypeVar, cast
 from compute_provider.decide.records import name_of
 from compute_provider.interfaces import ProviderError
 from compute_provider.work.bench import Speed, limits_here
-from compute_provider.work.grouped import GroupTrainer
+from compute_provider.work.grouped import train_together
 from compute_provider.work.prober import TASK_SECONDS, ProbeTask
 from compute_provider.work.trainer import HONEST, Listen
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder, boundary_files
@@ -38,7 +38,7 @@ from pol.executor.names import Engine
 from pol.machines.form import Shape, check_device, number_of, shape_of, side, spec_here
 from pol.machines.nodes import LANE as MEMBERS
 from pol.machines.nodes import NodeQueues, Nodes, members_lane, working
-from pol.machines.pool import Hosting, OneGroup
+from pol.machines.pool import GroupPool, Hosting, OneGroup
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import PoolClosed, PoolError, address_of
 from pol.work.records import Boundary, RoundSlot
@@ -121,7 +121,9 @@ class ClusterMachines:
             lanes.append(members_lane(self._folder))
         self._replayer = start(executor, engine, lanes, home / "driver", self._see)
         self._executor = self._replayer.lanes[_LANE]
-        self._groups = GroupTrainer(self._hosting(), self._answer, self._folder, reads) if number > 1 else None
+        self._groups: GroupPool | None = None
+        if number > 1:
+            self._groups = GroupPool(self._hosting(), self._answer, home / "groups", self._folder, reads)
 
     def _hosting(self) -> Hosting:
         if self._is_here:
@@ -143,7 +145,7 @@ class ClusterMachines:
     def slots(self) -> int:
         """Number of shares that the nodes can train at once now."""
         if self._groups is not None:
-            return self._groups.pool.hosting.groups
+            return self._groups.hosting.groups
         threads = self._engine.threads or 1
         return sum(max(1, node.processors // threads) for node in self.nodes if not node.problem)
 
@@ -167,11 +169,11 @@ class ClusterMachines:
     def tend(self, orders: Collection[bytes]) -> None:
         """End groups that have waited long for a segment."""
         if self._groups is not None:
-            self._groups.pool.tend()
+            self._groups.tend()
 
     def pids(self) -> list[int]:
         """Return the ids of the members of a group on this machine."""
-        return self._groups.pool.processes() if self._groups is not None and self._is_here else []
+        return self._groups.processes() if self._groups is not None and self._is_here else []
 
     def close(self) -> None:
         """End all training and the connection to the cluster."""
@@ -292,7 +294,7 @@ class ClusterMachines:
     def _train_together(self, asked: SegmentTask, roots: tuple[bytes, bytes], ends: float, stop: Event) -> SegmentEnd:
         assert self._groups is not None, "the machines form groups"
         with self._readable(asked.global_in, asked.local_in) as (first, second):
-            return self._groups.train(replace(asked, global_in=first, local_in=second), roots, ends, stop)
+            return train_together(self._groups, replace(asked, global_in=first, local_in=second), roots, ends, stop)
 
     @contextmanager
     def _readable(self, *paths: Path) -> Iterator[tuple[Path, ...]]:

@@ -16,7 +16,6 @@ from dataclasses import dataclass, replace
 from functools import partial
 from itertools import count
 from pathlib import Path
-from threading import Event
 from typing import Self, TypeVar
 
 from domain.hashing import hash_fields, merkle_root, u32
@@ -43,7 +42,7 @@ from pol.rules.commitment import boundary_root, chunk_leaf
 from pol.state.layout import header_chunk, tensor_chunks
 from pol.state.merge import merged_pieces
 from pol.values import TensorSpec, f32_number, mean_metrics
-from pol.work.executor import OutOfMemory, PoolClosed, PoolError, WorkerDied
+from pol.work.executor import OutOfMemory, PoolError, WorkerDied
 from pol.work.places import boundary_step, check_segment
 from pol.work.records import Boundary, RoundSlot
 
@@ -57,6 +56,10 @@ _LOOK_SECONDS = 0.2
 _HASH_SIZE = 32
 _READ_BYTES = 1 << 20
 OnStep = Callable[[int, float], None]
+
+
+def _go_on() -> None:
+    pass
 
 
 class GroupLost(ReplayError):
@@ -75,13 +78,13 @@ class Members:
     """The processes of one plan. They end together, at the first failure of one of them."""
 
     def __init__(
-        self, form: SlotForm, spec: GroupSpec, starter: Starter, needs: Needs, is_stopped: Callable[[], bool]
+        self, form: SlotForm, spec: GroupSpec, starter: Starter, needs: Needs, check: Callable[[], None]
     ) -> None:
         """Start the members, and connect them.
 
-        They end with PoolClosed if ``is_stopped`` becomes true during a command.
+        They end if ``check``, which is called often during a command, raises an error.
         """
-        self._form, self._spec, self._is_stopped = form, spec, is_stopped
+        self._form, self._spec, self._check = form, spec, check
         self.sent = self.messages = 0
         self._kept = form.keeper_of
         self._specs = form.tensors
@@ -133,6 +136,11 @@ class Members:
         """Return the pieces of a state (``global`` or ``local``) that members wrote into ``folder``."""
         return [folder / f"{machine}.{state}" for machine in self._links]
 
+    @property
+    def are_over(self) -> bool:
+        """True if the members have ended."""
+        return not self._links
+
     def close(self) -> None:
         """End all members."""
         if self._links:
@@ -157,7 +165,7 @@ class Members:
             while waiting:
                 left = max(0.0, deadline - time.monotonic())
                 done, _ = wait(waiting, min(left, _LOOK_SECONDS), FIRST_COMPLETED)
-                self._check_stop()
+                self._check()
                 for future in done:
                     machine = waiting.pop(future)
                     try:
@@ -183,10 +191,6 @@ class Members:
             self.close()
             raise
         return answers
-
-    def _check_stop(self) -> None:
-        if self._is_stopped():
-            raise PoolClosed("the work of the group was stopped")
 
     def _raise(self, failures: Mapping[int, Failed], silent: Mapping[int, str]) -> None:
         """Raise the error that explains the failures best: that of the job, then that of a machine."""
@@ -261,16 +265,16 @@ class Group:
         spec: GroupSpec,
         starter: Starter | None = None,
         reads: Sequence[Path] = (),
-        stop: Event | None = None,
+        check: Callable[[], None] = _go_on,
     ) -> None:
         """Plan a step of the job in ``directory`` by ``form_of``, and start the members, as processes here if
         ``starter`` is None.
 
         Those write into ``folder``, and read only there, in ``directory`` and in the files and folders ``reads``. If
-        ``stop`` is set during a command, the members end, and the command with PoolClosed.
+        ``check``, which is called often during a command, raises an error, the members and the command end.
         """
         self._form_of, self.folder, self.spec = form_of, folder, spec
-        self.stop = stop or Event()
+        self.check = check
         self._starter = starter or Processes(spec.machines)
         self._needs = Needs(
             directory=directory, folder=folder, engine=spec.engine, memory=spec.memory, reads=tuple(reads)
@@ -364,17 +368,19 @@ class Group:
         self._roots = trained.roots
         return trained
 
-    def states(self) -> Iterator[bytes]:
-        """Yield the canonical bytes of the global state where the group stands, then those of the local state.
+    def states(self) -> tuple[Iterator[bytes], Iterator[bytes]]:
+        """Return the canonical bytes of the global and of the local state where the group stands.
 
         The members may have ended.
         """
-        for place, specs in enumerate(self.form.states):
-            if self._pieces is not None:
-                yield from merged_pieces(self._pieces[place], specs)
-            elif self._at is not None:
-                with self._at[place].open("rb") as file:
-                    yield from iter(partial(file.read, _READ_BYTES), b"")
+        return self._state(0), self._state(1)
+
+    def _state(self, place: int) -> Iterator[bytes]:
+        if self._pieces is not None:
+            yield from merged_pieces(self._pieces[place], self.form.states[place])
+        elif self._at is not None:
+            with self._at[place].open("rb") as file:
+                yield from iter(partial(file.read, _READ_BYTES), b"")
 
     def write(self, global_path: Path, local_path: Path) -> None:
         """Write the states where the group stands as whole files. The group must have run a segment."""
@@ -383,6 +389,11 @@ class Group:
         for path, pieces, specs in zip((global_path, local_path), self._pieces, self.form.states, strict=True):
             with path.open("xb") as file:
                 file.writelines(merged_pieces(pieces, specs))
+
+    @property
+    def is_over(self) -> bool:
+        """True if the members have ended, because a command failed."""
+        return self.members.are_over
 
     @property
     def roots(self) -> tuple[bytes, bytes] | None:
@@ -419,11 +430,11 @@ class Group:
 
     def _members(self) -> Members:
         self.form = self._form_of(self.spec)
-        return Members(self.form, self.spec, self._starter, self._needs, self._is_stopped)
+        return Members(self.form, self.spec, self._starter, self._needs, self._check)
 
-    def _is_stopped(self) -> bool:
-        # The event changes: each request to a pool of groups has its own.
-        return self.stop.is_set()
+    def _check(self) -> None:
+        # This changes: each request to a pool of groups has its own.
+        self.check()
 
     def _lose(self, error: MachinesLost) -> None:
         """Go on without the machines that were lost."""

@@ -98,14 +98,17 @@ def job_form(directory: Path, spec: GroupSpec) -> SlotForm:
     return forms_of(load_job(directory, with_states=False).job)(spec)
 
 
-def write_own_state(directory: Path, slot: int, to: Path) -> bool:
-    """Write the local state of its own with which a slot begins; return whether it has one. Raises JobError."""
+def write_own_state(directory: Path, slot: int, to: Path) -> bytes:
+    """Write the local state of its own with which a slot begins, and return its root; empty if it has none.
+
+    Raises JobError.
+    """
     from pol.job.load import load_job
-    from pol.state.canonical import state_pieces
+    from pol.state.canonical import state_pieces, state_tree
 
     own = load_job(directory, with_states=False).slot_local(slot)
     if own is None:
-        return False
+        return b""
     with to.open("xb") as file:
         file.writelines(state_pieces(own))
-    return True
+    return state_tree(own).root

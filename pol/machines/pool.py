@@ -10,21 +10,28 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from itertools import count
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from threading import Event
-from typing import Final, Protocol
+from typing import Any, Final, Protocol
 
-from pol.machines.form import GroupSpec, SlotForm
+from pol.errors import StateError
+from pol.machines.form import GroupSpec, SlotForm, checked
 from pol.machines.group import Group, GroupLost
+from pol.machines.parts import job_form, write_own_state
 from pol.machines.starters import Processes, Starter
 from pol.work.executor import PoolClosed, TaskTimeout, WorkerDied
 
 IDLE_SECONDS: Final = 120.0
 """Longest time (s) that a group waits for the next segment. Its members hold the states meanwhile."""
 _LOOK_SECONDS: Final = 0.2
-JobForm = Callable[[Path, GroupSpec], SlotForm]
-"""A function that lets a process in the sandbox read a job and plan it (:func:`pol.machines.parts.job_form`)."""
+FORM_SECONDS: Final = 120.0
+"""Longest time (s) in which a process reads a job and plans it, or writes a state."""
+Ask = Callable[..., Any]
+"""A function that lets a process in the sandbox call another one with some arguments, and with a ``timeout``."""
+Roots = tuple[bytes, bytes]
 
 
 class Lease(Protocol):
@@ -109,12 +116,14 @@ class _Kept:
 class GroupPool:
     """The groups of a daemon. Its methods may be called by many threads at once."""
 
-    def __init__(self, hosting: Hosting, job_form: JobForm, folder: Path, reads: Sequence[Path] = ()) -> None:
+    def __init__(self, hosting: Hosting, ask: Ask, folder: Path, scratch: Path, reads: Sequence[Path] = ()) -> None:
         """Form groups on the machines of ``hosting``. They write into ``folder``.
 
-        Members on this machine can read only that folder, their job, and the files and folders ``reads``.
+        ``ask`` lets processes read jobs, which may write only into ``scratch``. Members on this machine can read only
+        these folders, their job, and the files and folders ``reads``.
         """
-        self.hosting, self._job_form, self._folder, self._reads = hosting, job_form, folder, tuple(reads)
+        self.hosting, self._ask, self._folder, self._scratch = hosting, ask, folder, scratch
+        self._reads = (scratch, *reads)
         self._changed = threading.Condition()
         self._idle: list[_Kept] = []
         self._busy: list[_Kept] = []
@@ -124,19 +133,20 @@ class GroupPool:
         self._is_closed = False
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir(parents=True, mode=0o700)
+        scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @contextmanager
-    def group(self, job: Path, roots: tuple[bytes, bytes] | None, ends: float, stop: Event) -> Iterator[Group]:
-        """Yield a group for a job, if possible one that stands at the states with these roots.
+    def group(self, job: Path, stands: Callable[[Roots], bool], ends: float, stop: Event) -> Iterator[Group]:
+        """Yield a group for a job, if possible one that stands at states with roots for which ``stands`` is true.
 
         The request with the earliest deadline ``ends`` (on the monotonic clock) gets a group first. Raises TaskTimeout
-        if it gets none before its deadline, and PoolClosed if ``stop`` is set or the pool is closed. Raises WorkerDied
-        if the machines cannot form a group, or none is left. After any error in the ``with`` block the group ends.
+        if it has not ended by then, and PoolClosed if ``stop`` is set or the pool is closed. Raises WorkerDied if the
+        machines cannot form a group, or none is left. After any error in the ``with`` block the group ends.
         """
         with self._changed:
             self._stops.append(stop)
         try:
-            kept = self._take(job, roots, ends, stop)
+            kept = self._take(job, stands, ends, stop)
             try:
                 yield kept.group
             except BaseException as error:
@@ -148,6 +158,20 @@ class GroupPool:
         finally:
             with self._changed:
                 self._stops.remove(stop)
+
+    def open_slot(self, group: Group, job: Path, slot: int, global_path: Path) -> None:
+        """Let a group that stands at the first states of a job go on from those of a slot: its local state may be its
+        own.
+
+        Raises JobError or StateError if the job has no such states.
+        """
+        if not group.form.has_own_states:
+            return
+        with TemporaryDirectory(dir=self._scratch) as name:
+            own = Path(name) / "own.local"
+            root = self._ask(write_own_state, job, slot, own, timeout=FORM_SECONDS)
+            if root and group.open(global_path, own)[1] != root:
+                raise StateError("local state", "is not that of the slot")
 
     def tend(self, seconds: float = IDLE_SECONDS) -> None:
         """End the groups that have waited for a segment longer than ``seconds``."""
@@ -171,29 +195,27 @@ class GroupPool:
                 stop.set()
         self.tend(-1.0)
 
-    def _take(self, job: Path, roots: tuple[bytes, bytes] | None, ends: float, stop: Event) -> _Kept:
+    def _take(self, job: Path, stands: Callable[[Roots], bool], ends: float, stop: Event) -> _Kept:
         turn = ends, next(self._numbers)
+        check = partial(self._check, ends, stop)
         with self._changed:
             self._waiting.append(turn)
         try:
             while True:
                 with self._changed:
-                    if self._is_closed or stop.is_set():
-                        raise PoolClosed("the work of the group was stopped")
-                    if time.monotonic() >= ends:
-                        raise TaskTimeout("the deadline passed while no group was free")
+                    check()
                     is_first = turn == min(self._waiting)
-                    kept = self._best(job, roots) if is_first else None
+                    kept = self._best(job, stands) if is_first else None
                     lease = self.hosting.lease() if is_first and kept is None else None
                     other = self._idle.pop() if is_first and kept is None and lease is None and self._idle else None
                     if kept is None and lease is None and other is None:
                         self._changed.wait(_LOOK_SECONDS)
                         continue
                 if kept is not None:
-                    kept.group.stop = stop
+                    kept.group.check = check
                     return kept
                 if lease is not None:
-                    return self._start(job, lease, stop)
+                    return self._start(job, lease, check)
                 if other is not None:
                     # It stands in another job, and its machines are needed here.
                     self._end(other)
@@ -202,26 +224,35 @@ class GroupPool:
                 self._waiting.remove(turn)
                 self._changed.notify_all()
 
-    def _best(self, job: Path, roots: tuple[bytes, bytes] | None) -> _Kept | None:
+    def _check(self, ends: float, stop: Event) -> None:
+        if self._is_closed or stop.is_set():
+            raise PoolClosed("the work of the group was stopped")
+        if time.monotonic() >= ends:
+            raise TaskTimeout("the deadline passed before the group had a result")
+
+    def _form(self, job: Path, spec: GroupSpec) -> SlotForm:
+        return checked(self._ask(job_form, job, spec, timeout=FORM_SECONDS))
+
+    def _best(self, job: Path, stands: Callable[[Roots], bool]) -> _Kept | None:
         """Take an idle group of this job out, if there is one."""
         found = [kept for kept in self._idle if kept.job == job]
         if not found:
             return None
-        best = max(found, key=lambda kept: kept.group.roots == roots)
+        best = next((kept for kept in found if kept.group.roots and stands(kept.group.roots)), found[0])
         self._idle.remove(best)
         self._busy.append(best)
         return best
 
-    def _start(self, job: Path, lease: Lease, stop: Event) -> _Kept:
+    def _start(self, job: Path, lease: Lease, check: Callable[[], None]) -> _Kept:
         try:
             group = Group(
                 job,
-                lambda spec: self._job_form(job, spec),
+                lambda spec: self._form(job, spec),
                 self._folder / f"group-{next(self._numbers)}",
                 lease.spec,
                 lease.starter,
                 self._reads,
-                stop,
+                check,
             )
         except BaseException as error:
             lease.end()
@@ -235,9 +266,9 @@ class GroupPool:
 
     def _give_back(self, kept: _Kept) -> None:
         kept.since = time.monotonic()
-        kept.group.stop = Event()
+        is_spent = kept.group.is_over or (kept.is_short and kept.lease.is_renewable)
         with self._changed:
-            if not self._is_closed and not (kept.is_short and kept.lease.is_renewable):
+            if not self._is_closed and not is_spent:
                 self._busy.remove(kept)
                 self._idle.append(kept)
                 self._changed.notify_all()

@@ -16,6 +16,7 @@ from domain.proof.reasons import ShareReason
 from pol.executor.backend import backend
 from pol.job.load import load_job
 from pol.local.run import run_locally
+from pol.rules.commitment import boundary_root
 from pol.state.arrays import State
 from pol.state.canonical import encode_state
 from pol.state.merge import merged_pieces
@@ -27,12 +28,14 @@ from pol.work.executor import Executor, TaskTimeout
 from pol.work.pool import ReplayPool
 from pol.work.probe import work_pieces
 from pol.work.records import Boundary, RoundSlot
+from pol.work.replayer import Lane
 from pol.work.train import aggregate, train_share
 from tests.cluster.conftest import ENGINE, JOB, KEYS, WAIT, Nodes, Provider, own_token, until, updates, working
 from tests.unit.compute_provider.work.training import SEGMENTS
 from validator.work import numerics
 from validator.work.checks import exact
-from validator.work.requests import OpenedStates, RoundAggregation, SegmentCheck, StateFiles, StatesReplay
+from validator.work.requests import OpenedStates, RoundAggregation, SegmentAudit, SegmentCheck, StateFiles, StatesReplay
+from validator.work.together import start_together
 
 pytestmark = [
     pytest.mark.ray,
@@ -209,10 +212,9 @@ def test_two_nodes_train_a_share_together_with_the_roots_of_one_machine(
         for key in KEYS:
             provider.start(key, tmp_path / str(key.slot))
         assert updates(provider) == trained
-        found = [dict(node.ended) for node in provider.machines.nodes]
-        assert [each["join"] for each in found] == [1, 1]
-        assert all(each["ask"] >= 2 * SEGMENTS for each in found)
-        assert not any("train_segment" in each for each in found)
+        until(lambda: all(each.get("ask", 0) >= 2 * SEGMENTS for each in kinds(provider)))
+        assert [each["join"] for each in kinds(provider)] == [1, 1]
+        assert not any("train_segment" in each for each in kinds(provider))
         with provider.machines.probing(Event()) as probe:
             assert probe(b"seed", 3) == work_pieces(b"seed", range(3), backend(ENGINE))
         speed = provider.machines.measure(0.05)
@@ -255,6 +257,25 @@ def test_a_round_is_aggregated_in_parts_by_both_nodes_with_the_same_result(two: 
 
     until(lambda: sum(aggregated()) == parts)
     assert all(aggregated())
+
+
+def test_a_seat_is_recomputed_by_two_nodes_together_with_the_answer_of_one_process(
+    two: Cluster, tmp_path: Path
+) -> None:
+    document = load_job(JOB).job.document
+    root = boundary_root(document.global_root, document.local_root)
+    start = OpenedStates(StateFiles(JOB / "global.state", JOB / "local.state"), (), root)
+    audit = SegmentAudit(JOB, RoundSlot(0, 1), 0, start, bytes(32), ENGINE)
+    lane = Lane(name="seats", processes=1, folder=tmp_path / "scratch", reads=())
+    replayer = start_together(f"ray://{two.address}", ENGINE, [lane], ["seats"], 2, tmp_path)
+    try:
+        groups = replayer.groups["seats"].pool
+        until(lambda: groups.hosting.groups == 1)
+        for _ in range(2):
+            assert replayer.recompute("seats", exact.recompute_segment, audit, WAIT) == exact.recompute_segment(audit)
+        assert len(groups.processes()) == 2
+    finally:
+        replayer.close()
 
 
 def test_a_cluster_is_measured(two: Cluster) -> None:

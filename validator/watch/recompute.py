@@ -3,11 +3,12 @@ and checked.
 """
 
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from threading import Event
+from typing import Any
 
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AnswerKind, AuditPlace, Finding, Round
@@ -16,17 +17,16 @@ from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import GET_PLACE, AuditOpening, BlobRef, PlaceRequest
 from pol.executor.names import Engine
+from pol.machines.form import Shape, number_of, spec_here
+from pol.machines.pool import GroupPool, OneGroup
 from pol.work.executor import LOCAL
-from pol.work.replayer import Lane, start_replayer
+from pol.work.replayer import Lane, Replayer, start_replayer
 from validator.decide.records import Recomputed, Sizes
 from validator.decide.seats import find_fault, fits_sizes, shares_of
 from validator.watch.places import accepted_shares, agrees, find_stop, get_claim, to_finding
 from validator.work.audits import PlaceFiles, make_audit
 from validator.work.files import materialise
 from validator.work.requests import StateFiles
-
-if TYPE_CHECKING:
-    from pol.local.groups import Machines
 
 LATER = frozenset({ClusterErrorKind.BUSY, ClusterErrorKind.UNREACHABLE, ClusterErrorKind.TIMED_OUT})
 """Kinds of errors after which the request to the validator is repeated."""
@@ -63,39 +63,55 @@ def run_here(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
     return function(request)
 
 
-def run_together(machines: "Machines", engine: Engine, folder: Path) -> Run:
-    """Return the function that recomputes a segment in a group of processes, and other places in this process. Other
-    tiers than ``exact`` compute segments in this process too.
-
-    The group writes into ``folder``. Raises ExecutionError if there is no such group.
-    """
-    from pol.machines.form import spec_here
-    from validator.work import together
-    from validator.work.checks import exact
-
-    spec = spec_here(machines, engine)
-
-    def run(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
-        if function is exact.recompute_segment:
-            return together.recompute_segment(request, spec, folder)
-        return run_here(function, request)
-
-    return run
+def _ask_here(function: Callable[..., Any], *args: Any, timeout: float) -> Any:
+    del timeout
+    return function(*args)
 
 
 @contextmanager
-def recomputing(executor: str, engine: Engine, folder: Path, machines: "Machines" = 1) -> Iterator[Run]:
+def _running_together(machines: Shape, engine: Engine, folder: Path, reads: Sequence[Path]) -> Iterator[Run]:
+    """Yield the function that recomputes a segment in a group of processes, and other places in this process. Other
+    tiers than ``exact`` compute segments in this process too.
+
+    The group works in ``folder``. Raises ExecutionError if there is no such group.
+    """
+    from validator.work.together import Together
+
+    pool = GroupPool(OneGroup(spec_here(machines, engine)), _ask_here, folder / "groups", folder / "scratch", reads)
+    together = Together(pool)
+
+    def run(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
+        if not together.takes(function):
+            return run_here(function, request)
+        return together.run(function, request, time.monotonic() + RECOMPUTE_SECONDS, Event())
+
+    try:
+        yield run
+    finally:
+        pool.close()
+
+
+@contextmanager
+def recomputing(executor: str, engine: Engine, folder: Path, machines: Shape = 1) -> Iterator[Run]:
     """Yield the function that recomputes a place where ``executor`` says: in this process, or on a cluster.
 
-    If ``machines`` is not 1, so many processes of this machine recompute a segment together. ``folder`` holds the
-    folders ``jobs`` and ``blobs``. ClusterUnusable if this machine cannot use the cluster.
+    If ``machines`` is not 1, so many processes of this machine, or nodes of the cluster, recompute a segment together.
+    ``folder`` holds the folders ``jobs`` and ``blobs``. ClusterUnusable if this machine cannot use the cluster.
     """
-    if executor == LOCAL:
-        yield run_here if machines == 1 else run_together(machines, engine, folder / "machines")
-        return
     reads = folder / "jobs", folder / "blobs"
+    is_group = number_of(machines) > 1
+    if executor == LOCAL:
+        with _running_together(machines, engine, folder, reads) if is_group else nullcontext(run_here) as run:
+            yield run
+        return
     lane = Lane(name="places", processes=1, folder=folder / "scratch", reads=reads)
-    replayer = start_replayer(executor, engine, (lane,), folder / "driver")
+    replayer: Replayer
+    if is_group:
+        from validator.work.together import start_together
+
+        replayer = start_together(executor, engine, (lane,), (lane.name,), machines, folder)
+    else:
+        replayer = start_replayer(executor, engine, (lane,), folder / "driver")
     try:
         yield lambda function, request: replayer.recompute(lane.name, function, request, RECOMPUTE_SECONDS)
     finally:

@@ -1,30 +1,43 @@
-"""The recomputation of a segment on several machines of one owner.
+"""The recomputation of segments on several machines of one owner.
 
-The answers are those of one process (:mod:`validator.work.checks.exact`), byte by byte, but no process holds a whole
-state. The calling process starts the machines, so it is outside the sandbox; it reads the job's document and hashes,
-and never a state. Only the tier ``exact`` allows it, because only its results are the same bits on every machine.
+The answers are those of one process (:mod:`validator.work.checks.exact`, :mod:`validator.work.numerics`), byte by byte,
+but no process holds a whole state. The calling process leads the machines: it reads no job and no state, only a form of
+the job and hashes. Only the tier ``exact`` allows it, because only its results are the same bits on every machine.
 """
 
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
+from hashlib import sha256
+from itertools import chain
 from pathlib import Path
-from tempfile import TemporaryDirectory
+from threading import Event
+from typing import Any, TypeVar, cast
 
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind
-from pol.errors import StateError, StepFailed
-from pol.job.load import load_job
-from pol.machines.form import GroupSpec
+from pol.errors import ReplayError, StateError, StepFailed
+from pol.executor.names import Engine
+from pol.machines.form import Shape, check_device, spec_here
 from pol.machines.group import Group
-from pol.machines.parts import forms_of
+from pol.machines.nodes import LANE, NodeQueues, Nodes, members_lane
+from pol.machines.pool import GroupPool, Hosting, OneGroup, Roots
 from pol.rules.commitment import boundary_root
 from pol.rules.tiers.exact import EXACT
-from pol.state.canonical import state_pieces
+from pol.work.cluster.dispatch import NodeReport
+from pol.work.executor import Ended, Executor, address_of
+from pol.work.places import boundary_step, check_segment
 from pol.work.records import RoundSlot
+from pol.work.replayer import Lane, Replayer, start_replayer
+from pol.work.shares import share_shape
 from validator.decide.records import Recomputed, ReplayOutcome
-from validator.work.checks.exact import WRONG_STATES
-from validator.work.requests import OpenedStates, SegmentAudit, SegmentCheck
+from validator.work import numerics
+from validator.work.checks import exact
+from validator.work.requests import OpenedStates, SegmentAudit, SegmentCheck, StatesReplay, StopCheck
 
+R = TypeVar("R")
+T = TypeVar("T")
 Watch = Callable[[Group], None]
 
 
@@ -32,70 +45,220 @@ def _watch_nothing(group: Group) -> None:
     pass
 
 
-def check_segment(asked: SegmentCheck, spec: GroupSpec, folder: Path, watch: Watch = _watch_nothing) -> ReplayOutcome:
-    """Replay a segment of a share on a group of machines, and compare the result with the boundary roots at its start
-    and its end.
+class Together:
+    """The functions of a lane that several machines compute together. Each takes a request, a deadline and a stop."""
 
-    The group writes into a new folder in ``folder``. ``watch`` receives it when it has replayed the segment. Raises
-    OutOfMemory or WorkerDied if a machine fails, and ReplayError if no machine is left.
+    def __init__(self, pool: GroupPool, watch: Watch = _watch_nothing) -> None:
+        """Compute on the groups of ``pool``. ``watch`` receives a group when it has replayed a segment."""
+        self.pool, self._watch = pool, watch
+        self._functions: Mapping[Callable[..., Any], Callable[[Any, float, Event], Any]] = {
+            exact.check_segment: self.check_segment,
+            exact.check_stop: self.check_stop,
+            exact.recompute_segment: self.recompute_segment,
+            numerics.recompute_states: self.recompute_states,
+        }
+
+    def takes(self, function: Callable[..., Any]) -> bool:
+        """Return whether groups compute what this function computes."""
+        return function in self._functions
+
+    def run(self, function: Callable[[R], T], request: R, ends: float, stop: Event) -> T:
+        """Compute a request before ``ends`` (on the monotonic clock).
+
+        Raises PoolError if there is no result until then, or if the machines fail.
+        """
+        return cast("T", self._functions[function](request, ends, stop))
+
+    def check_segment(self, asked: SegmentCheck, ends: float, stop: Event) -> ReplayOutcome:
+        """Replay a segment of a share; see :func:`validator.work.checks.exact.check_segment`."""
+        with self._opened(asked.directory, asked.start, asked.part, asked.index, ends, stop) as group:
+            if group is None:
+                return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
+            try:
+                root = group.run_segment(asked.part, asked.index).root
+                self._watch(group)
+            except StepFailed:
+                return ReplayOutcome(ShareReason.NOT_FINITE, b"")
+        same = root == asked.end_root
+        return ReplayOutcome(ShareReason.NONE if same else ShareReason.SEGMENT_MISMATCH, root)
+
+    def check_stop(self, asked: StopCheck, ends: float, stop: Event) -> ReplayOutcome:
+        """Check that the job stops itself in a segment; see :func:`validator.work.checks.exact.check_stop`."""
+        with self._opened(asked.directory, asked.last, asked.part, asked.index, ends, stop) as group:
+            if group is None:
+                return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
+            try:
+                group.run_segment(asked.part, asked.index)
+            except StepFailed as error:
+                right = boundary_step(group.form, asked.part.round, asked.index) + asked.steps
+                return ReplayOutcome(ShareReason.NONE if error.step == right else ShareReason.NOT_STOPPED, b"")
+        return ReplayOutcome(ShareReason.NOT_STOPPED, b"")
+
+    def recompute_segment(self, asked: SegmentAudit, ends: float, stop: Event) -> Recomputed:
+        """Replay a segment as a seat does; see :func:`validator.work.checks.exact.recompute_segment`."""
+        inner: list[bytes] = []
+
+        def follow(roots: Roots) -> None:
+            inner.append(boundary_root(*roots))
+
+        with self._opened(asked.directory, asked.start, asked.part, asked.index, ends, stop) as group:
+            if group is None:
+                return Recomputed(exact.WRONG_STATES)
+            try:
+                root = group.run_segment(asked.part, asked.index, follow=follow).root
+                self._watch(group)
+            except StepFailed as error:
+                digest = EXACT.digest(asked.seed, inner, chain(*group.states()))
+                return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest, step=error.step)
+            digest = EXACT.digest(asked.seed, inner, chain(*group.states()))
+        return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+
+    def recompute_states(self, asked: StatesReplay, ends: float, stop: Event) -> numerics.Written | None:
+        """Replay some segments, and write the states; see :func:`validator.work.numerics.recompute_states`."""
+        files = asked.states.global_state, asked.states.local_state
+        try:
+            with self.pool.group(asked.directory, _anywhere, ends, stop) as group:
+                group.open(*files)
+                root = b""
+                for segment in range(asked.start, asked.index):
+                    if (asked.part.round, segment) == (0, 0):
+                        self.pool.open_slot(group, asked.directory, asked.part.slot, files[0])
+                    root = group.run_segment(asked.part, segment).root
+                paths = asked.to.global_state, asked.to.local_state
+                digests = tuple(_write(path, pieces) for path, pieces in zip(paths, group.states(), strict=True))
+        except ReplayError:
+            return None
+        return numerics.Written(root, digests)
+
+    @contextmanager
+    def _opened(
+        self, directory: Path, start: OpenedStates, part: RoundSlot, index: int, ends: float, stop: Event
+    ) -> Iterator[Group | None]:
+        """Yield a group that stands at the start of a segment; None unless its states hash to the boundary root.
+
+        The files are read even if the group stands there: an answer says what is in these files.
+        """
+        with self.pool.group(directory, _anywhere, ends, stop) as group:
+            check_segment(group.form, part, index)
+            paths = start.files.global_state, start.files.local_state
+            try:
+                roots = group.open(*paths)
+            except StateError:
+                yield None
+                return
+            if boundary_root(*roots, start.metrics) != start.root:
+                yield None
+                return
+            if (part.round, index) == (0, 0):
+                # The first step of a slot that has a local state of its own reads that state.
+                self.pool.open_slot(group, directory, part.slot, paths[0])
+            yield group
+
+
+def _anywhere(_roots: Roots) -> bool:
+    return True
+
+
+def _write(to: Path, pieces: Iterable[bytes]) -> bytes:
+    """Write a state to a new file; return the file's SHA-256."""
+    digest = sha256()
+    with to.open("xb") as file:
+        for piece in pieces:
+            digest.update(piece)
+            file.write(piece)
+    return digest.digest()
+
+
+@dataclass(frozen=True, slots=True)
+class GroupReplayer:
+    """A replayer whose segments are computed by several machines together, in one group or more per lane."""
+
+    inner: Replayer
+    groups: Mapping[str, Together]
+    ended: Mapping[str, Ended]
+
+    @property
+    def lanes(self) -> Mapping[str, Executor]:
+        """The executors of everything else; see :class:`pol.work.replayer.Replayer`."""
+        return self.inner.lanes
+
+    def recompute(self, lane: str, function: Callable[[R], T], request: R, seconds: float) -> T:
+        """Recompute a place; see :class:`pol.work.replayer.Replayer`."""
+        together = self.groups.get(lane)
+        began = time.monotonic()
+        if together is None or not together.takes(function) or self._is_in_update(lane, request, seconds):
+            return self.inner.recompute(lane, function, request, seconds)
+        try:
+            answer = together.run(function, request, began + seconds, Event())
+        except Exception as error:
+            self.ended[lane](time.monotonic() - began, error)
+            raise
+        self.ended[lane](time.monotonic() - began, None)
+        return answer
+
+    def _is_in_update(self, lane: str, request: object, seconds: float) -> bool:
+        """Return whether a stop is to be in an update, which one process computes."""
+        if not isinstance(request, StopCheck):
+            return False
+        shape = self.inner.recompute(lane, share_shape, request.directory, seconds)
+        return request.index >= shape.segments
+
+    def recompute_all(self, lane: str, function: Callable[[R], T], requests: Sequence[R], seconds: float) -> list[T]:
+        """Recompute several places that are no segments; see :class:`pol.work.replayer.Replayer`."""
+        return self.inner.recompute_all(lane, function, requests, seconds)
+
+    def width(self, lane: str) -> int:
+        """Return how many such places can be recomputed at once; see :class:`pol.work.replayer.Replayer`."""
+        return self.inner.width(lane)
+
+    def tend(self) -> None:
+        """End groups that have waited long."""
+        for together in self.groups.values():
+            together.pool.tend()
+
+    def close(self) -> None:
+        """End all groups, then everything else."""
+        for together in self.groups.values():
+            together.pool.close()
+        self.inner.close()
+
+
+def start_together(
+    executor: str,
+    engine: Engine,
+    lanes: Sequence[Lane],
+    grouped: Sequence[str],
+    machines: Shape,
+    folder: Path,
+    on_nodes: Callable[[tuple[NodeReport, ...]], None] = lambda nodes: None,
+    start: Callable[..., Replayer] = start_replayer,
+) -> GroupReplayer:
+    """Start what recomputes for a daemon, with groups of ``machines`` for segments in the lanes ``grouped``.
+
+    The other arguments are those of :func:`pol.work.replayer.start_replayer`, which raises the same errors. Raises
+    ExecutionError if ``engine`` names a GPU.
     """
-    with _opened(asked.directory, asked.start, asked.part, asked.index, spec, folder) as group:
-        if group is None:
-            return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
-        try:
-            root = group.run_segment(asked.part, asked.index).root
-            watch(group)
-        except StepFailed:
-            return ReplayOutcome(ShareReason.NOT_FINITE, b"")
-    same = root == asked.end_root
-    return ReplayOutcome(ShareReason.NONE if same else ShareReason.SEGMENT_MISMATCH, root)
+    check_device(engine)
+    nodes: tuple[NodeReport, ...] = ()
 
+    def see(found: tuple[NodeReport, ...]) -> None:
+        nonlocal nodes
+        nodes = found
+        on_nodes(found)
 
-def recompute_segment(asked: SegmentAudit, spec: GroupSpec, folder: Path, watch: Watch = _watch_nothing) -> Recomputed:
-    """Replay a segment of a share on a group of machines, as a seat does. See :func:`check_segment`."""
-    inner: list[bytes] = []
+    inner = start(executor, engine, [*lanes, members_lane(folder)], folder / "driver", see)
 
-    def follow(roots: tuple[bytes, bytes]) -> None:
-        inner.append(boundary_root(*roots))
+    def hosting() -> Hosting:
+        # Lanes do not wait for each other, so each has groups of its own: a node may have a member for each lane.
+        if address_of(executor):
+            return Nodes(lambda: nodes, cast("NodeQueues", inner.lanes[LANE.name]), machines, engine)
+        return OneGroup(spec_here(machines, engine))
 
-    with _opened(asked.directory, asked.start, asked.part, asked.index, spec, folder) as group:
-        if group is None:
-            return Recomputed(WRONG_STATES)
-        try:
-            root = group.run_segment(asked.part, asked.index, follow=follow).root
-            watch(group)
-        except StepFailed as error:
-            digest = EXACT.digest(asked.seed, inner, group.states())
-            return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest, step=error.step)
-        digest = EXACT.digest(asked.seed, inner, group.states())
-    return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+    def pool(lane: Lane) -> GroupPool:
+        def ask(function: Callable[..., T], *args: Any, timeout: float) -> T:
+            return inner.lanes[lane.name].submit(function, *args, timeout=timeout).result()
 
+        return GroupPool(hosting(), ask, folder / "groups" / lane.name, lane.folder, lane.reads)
 
-@contextmanager
-def _opened(
-    directory: Path, start: OpenedStates, part: RoundSlot, index: int, spec: GroupSpec, folder: Path
-) -> Iterator[Group | None]:
-    """Yield a group that stands at the start of a segment; None unless its states hash to the boundary root."""
-    loaded = load_job(directory, with_states=False)
-    paths = start.files.global_state, start.files.local_state
-    folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with (
-        TemporaryDirectory(dir=folder) as name,
-        Group(directory, forms_of(loaded.job), Path(name), spec, reads=paths) as group,
-    ):
-        try:
-            roots = group.open(*paths)
-        except StateError:
-            yield None
-            return
-        if boundary_root(*roots, start.metrics) != start.root:
-            yield None
-            return
-        own = loaded.slot_local(part.slot) if (part.round, index) == (0, 0) else None
-        if own is not None:
-            # The first step of a slot that has a local state of its own reads that state.
-            local = Path(name) / "own.local"
-            with local.open("xb") as file:
-                file.writelines(state_pieces(own))
-            group.open(paths[0], local)
-        yield group
+    pools = {lane.name: Together(pool(lane)) for lane in lanes if lane.name in grouped}
+    return GroupReplayer(inner=inner, groups=pools, ended={lane.name: lane.ended for lane in lanes})

@@ -187,7 +187,7 @@ def test_a_stopped_share_ends_its_group_and_says_nothing_more(together: Together
     together.machines.stop(KEY)
     count = len(together.said)
     groups: Any = together.machines._groups
-    wait_until(lambda: not groups.pool._busy, "the group to end", 30)
+    wait_until(lambda: not groups._busy, "the group to end", 30)
     assert len(together.said) == count
     assert together.last.empty()
 

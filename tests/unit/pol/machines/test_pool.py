@@ -14,11 +14,11 @@ import pytest
 from pol.errors import ExecutionError, StateError
 from pol.executor.names import Engine
 from pol.machines import pool as pools
-from pol.machines.form import GroupSpec, SlotForm, checked, read_shape, side
+from pol.machines.form import GroupSpec, checked, read_shape, side
 from pol.machines.group import GroupLost
 from pol.machines.nodes import NodeQueues, Nodes
 from pol.machines.parts import job_form, write_own_state
-from pol.machines.pool import GroupPool, OneGroup
+from pol.machines.pool import GroupPool, Hosting, OneGroup, Roots
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import PoolClosed, TaskTimeout, WorkerDied
 from tests.support.waiting import wait_until
@@ -37,7 +37,8 @@ class FakeGroup:
     made: list["FakeGroup"]
 
     def __init__(self, job: Path, _form: object, folder: Path, spec: GroupSpec, *rest: Any) -> None:
-        self.job, self.folder, self.spec, self.stop = job, folder, spec, rest[-1]
+        self.job, self.folder, self.spec, self.check = job, folder, spec, rest[-1]
+        self.is_over = False
         self.roots: tuple[bytes, bytes] | None = None
         self.members = SimpleNamespace(pids={0: 7})
         self.is_closed = False
@@ -55,15 +56,22 @@ def made(monkeypatch: pytest.MonkeyPatch) -> list[FakeGroup]:
     return found
 
 
+def pool_on(hosting: Hosting, folder: Path) -> GroupPool:
+    return GroupPool(hosting, lambda *_, timeout: None, folder / "groups", folder)
+
+
+def anywhere(_roots: Roots) -> bool:
+    return False
+
+
 @pytest.fixture
 def pool(made: list[FakeGroup], tmp_path: Path) -> GroupPool:
     del made
-    return GroupPool(OneGroup(SPEC), lambda job, spec: cast("SlotForm", (job, spec)), tmp_path / "groups")
+    return pool_on(OneGroup(SPEC), tmp_path)
 
 
-def use(pool: GroupPool, job: Path, roots: tuple[bytes, bytes] | None = None) -> Any:
-    with pool.group(job, roots, inf, Event()) as group:
-        group._roots = roots
+def use(pool: GroupPool, job: Path, roots: Roots | None = None) -> Any:
+    with pool.group(job, lambda found: found == roots, inf, Event()) as group:
         return group
 
 
@@ -81,20 +89,36 @@ def test_a_group_stays_for_its_job_and_makes_room_for_another_one(pool: GroupPoo
 
 def test_a_group_ends_with_an_error_and_its_machines_are_free(pool: GroupPool, made: list[FakeGroup]) -> None:
     for error, raised in ((StateError("state", "is another"), StateError), (GroupLost("none is left"), WorkerDied)):
-        with pytest.raises(raised), pool.group(A, None, inf, Event()):
+        with pytest.raises(raised), pool.group(A, anywhere, inf, Event()):
             raise error
         assert made[-1].is_closed
     assert use(pool, A) is made[2]
+
+
+def test_a_group_whose_members_have_ended_is_not_used_again(pool: GroupPool, made: list[FakeGroup]) -> None:
+    with pool.group(A, anywhere, inf, Event()):
+        made[0].is_over = True
+    assert made[0].is_closed
+    assert use(pool, A) is made[1]
+
+
+def test_a_group_ends_at_the_deadline_of_its_request(pool: GroupPool, made: list[FakeGroup]) -> None:
+    with pool.group(A, anywhere, time.monotonic() + 0.2, Event()) as group:
+        group.check()
+        time.sleep(0.3)
+        with pytest.raises(TaskTimeout):
+            group.check()
+    assert not made[0].is_closed
 
 
 def test_the_earliest_deadline_gets_the_group_first(pool: GroupPool) -> None:
     now, order = time.monotonic(), list[str]()
 
     def ask(ends: float, name: str) -> None:
-        with pool.group(A, None, ends, Event()):
+        with pool.group(A, anywhere, ends, Event()):
             order.append(name)
 
-    with pool.group(A, None, inf, Event()):
+    with pool.group(A, anywhere, inf, Event()):
         late = threading.Thread(target=ask, args=(inf, "late"))
         late.start()
         wait_until(lambda: len(pool._waiting) == 1, "the first request", 10)
@@ -109,16 +133,17 @@ def test_the_earliest_deadline_gets_the_group_first(pool: GroupPool) -> None:
 def test_a_request_ends_at_its_deadline_when_it_is_stopped_and_when_the_pool_closes(pool: GroupPool) -> None:
     stop = Event()
     stop.set()
-    with pool.group(A, None, inf, Event()):
-        with pytest.raises(TaskTimeout), pool.group(A, None, time.monotonic() + 0.1, Event()):
+    with pool.group(A, anywhere, inf, Event()):
+        with pytest.raises(TaskTimeout), pool.group(A, anywhere, time.monotonic() + 0.1, Event()):
             pass
-        with pytest.raises(PoolClosed), pool.group(A, None, inf, stop):
+        with pytest.raises(PoolClosed), pool.group(A, anywhere, inf, stop):
             pass
     mine = Event()
-    with pool.group(A, None, inf, mine) as group:
+    with pool.group(A, anywhere, inf, mine) as group:
         pool.close()
         assert mine.is_set()
-        assert group.stop is mine
+        with pytest.raises(PoolClosed):
+            group.check()
     assert cast("Any", group).is_closed
     with pytest.raises(PoolClosed):
         use(pool, A)
@@ -139,8 +164,8 @@ class Two:
 
 
 def test_the_group_that_stands_at_the_states_is_chosen(made: list[FakeGroup], tmp_path: Path) -> None:
-    pool = GroupPool(Two(), lambda job, spec: cast("SlotForm", (job, spec)), tmp_path / "groups")
-    with pool.group(A, None, inf, Event()), pool.group(A, None, inf, Event()):
+    pool = pool_on(Two(), tmp_path)
+    with pool.group(A, anywhere, inf, Event()), pool.group(A, anywhere, inf, Event()):
         pass
     made[0].roots, made[1].roots = FIRST, SECOND
     for roots, right in ((SECOND, made[1]), (FIRST, made[0]), (SECOND, made[1])):
@@ -153,8 +178,8 @@ def test_a_group_that_lost_machines_ends_only_if_they_can_be_replaced(
 ) -> None:
     hosting = Two()
     hosting.is_renewable = is_renewable
-    pool = GroupPool(hosting, lambda job, spec: cast("SlotForm", (job, spec)), tmp_path / "groups")
-    with pool.group(A, None, inf, Event()):
+    pool = pool_on(hosting, tmp_path)
+    with pool.group(A, anywhere, inf, Event()):
         made[0].spec = replace(SPEC, machines=1)
     assert made[0].is_closed is is_renewable
 
