@@ -6707,6 +6707,14 @@ MUTANTS = (
         (f"{_GROUPS}shapes",),
     ),
     Mutant(
+        "reshape-elsewhere",
+        "a machine that reshapes what it received asks for the value that was reshaped elsewhere",
+        "pol/split/member.py",
+        "number = self._program.nodes[number - self._program.first_node].args[0]",
+        "number = self._roots[number]",
+        ("tests/unit/pol/split/test_blocks.py::test_a_reshape_of_a_received_value_needs_no_value_of_another_machine",),
+    ),
+    Mutant(
         "together-stop",
         "a validator believes every stop that a share claims",
         "validator/work/together.py",

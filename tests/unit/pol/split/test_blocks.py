@@ -22,6 +22,7 @@ from pol.split.exchanges import Moves
 from pol.split.machine import Machine
 from pol.split.member import Member
 from pol.split.plan import Plan, Run, Send, make_plan
+from pol.split.virtual import VirtualMachines
 from pol.state.arrays import Array
 
 SEED = 7
@@ -177,3 +178,37 @@ class Watching(NumpyBackend):
             return compiled.run(inputs)
 
         return SimpleNamespace(run=run)
+
+
+def test_a_reshape_of_a_received_value_needs_no_value_of_another_machine() -> None:
+    """The first machine computes and reshapes, and the second one reshapes what it receives.
+
+    Both reshapes lie in the memory of a value that the second machine never gets.
+    """
+    builder = ProgramBuilder()
+    weights = [builder.input(f"global.{number}", "f32", (6, 6)) for number in range(2)]
+    last = builder.input("global.2", "f32", (8, 6))
+    x = builder.input("batch.x", "f32", (8, 6))
+    root = builder.node("tanh", builder.node("matmul", x, weights[0], bits=15))
+    flat = builder.node("reshape", root, shape=(48,))
+    crossing = builder.node("reshape", flat, shape=(8, 6))
+    product = builder.node("matmul", crossing, weights[1], bits=15)
+    turned = builder.node("permute", crossing, dims=(1, 0))
+    change = builder.node("matmul", turned, product, bits=15)
+    builder.output("global.0", builder.node("mul", weights[0], builder.node("sum", flat, dims=(0,), keepdim=False)))
+    builder.output("global.1", builder.node("sub", weights[1], change))
+    wide = builder.node("reshape", crossing, shape=(6, 8))
+    builder.output("metric.wide", wide)
+    turned = builder.node("permute", wide, dims=(1, 0))
+    change = builder.node("matmul", turned, builder.node("matmul", wide, last, bits=15), bits=15)
+    builder.output("global.2", builder.node("sub", last, change))
+    program = builder.build()
+    plan = plan_of(program, 2)
+    memory = program.memory_of()
+    sends = [action for action in plan.actions if isinstance(action, Send)]
+    assert [(send.value, memory[send.value], send.source, send.target) for send in sends] == [(crossing, root, 0, 1)]
+    assert memory[wide] == root
+    assert plan.ends_at["metric.wide"] == 1
+    found = VirtualMachines(plan, SEED).run(inputs_of(program))
+    expected = NumpyBackend().compile(program, SEED).run(inputs_of(program))
+    assert all(np.array_equal(found[name], expected[name]) for name in expected)
