@@ -1,7 +1,7 @@
 # Everything a developer types. `make setup` needs Python 3.11 or 3.12 with venv, git and make.
 
 .DEFAULT_GOAL := help
-.PHONY: help setup setup-node test test-browser nightly packages demo wheel lint style types layers site lock
+.PHONY: help setup setup-node test test-wallets test-browser nightly packages demo wheel lint style types layers site lock
 
 # The first Python on PATH that fits; else whichever there is, and the set-up says what is wrong.
 ifndef PYTHON
@@ -27,6 +27,10 @@ setup-node: ## the same without torch and the tests: enough to run a node (2 GB)
 # them wait for each other.
 test: setup ## all tests; PYTEST_ARGS adds options
 	@PYTHONDONTWRITEBYTECODE= OMP_NUM_THREADS=1 GOMAXPROCS=1 .venv/bin/python -m pytest -n 5 --dist loadgroup --no-loadscope-reorder $(PYTEST_ARGS)
+
+test-wallets: setup ## CosmJS against a real node; needs Node and npm
+	@npm ci --ignore-scripts --no-audit --no-fund --prefix tests/interop
+	@.venv/bin/python -m pytest tests/interop $(PYTEST_ARGS)
 
 test-browser: setup ## the console in a Chromium, which root gets from Debian where there is none; SHOTS=docs/images keeps pictures
 	@ASSAY_SCREENSHOTS="$(SHOTS)" .venv/bin/python -m pytest -m browser tests/browser $(PYTEST_ARGS)

@@ -1,0 +1,80 @@
+// Does with CosmJS what a wallet does: node wallet.mjs RPC_URL CHAIN_ID SECRET_HEX STRANGER; prints one line of JSON.
+
+import { makeMultisignedTxBytes, SigningStargateClient, StargateClient, GasPrice } from "@cosmjs/stargate";
+import { DirectSecp256k1Wallet } from "@cosmjs/proto-signing";
+import { createMultisigThresholdPubkey, pubkeyToAddress, Secp256k1HdWallet, Secp256k1Wallet } from "@cosmjs/amino";
+
+const [url, chainId, secret, stranger] = process.argv.slice(2);
+const prefix = "assay";
+const options = { gasPrice: GasPrice.fromString("0.01uassay") };
+const coins = (amount) => [{ denom: "uassay", amount: String(amount) }];
+const checks = {};
+
+function check(name, isRight, shown) {
+  checks[name] = isRight ? true : `wrong: ${JSON.stringify(shown, (_, v) => (typeof v === "bigint" ? String(v) : v))}`;
+}
+
+const reader = await StargateClient.connect(url);
+check("chain id", (await reader.getChainId()) === chainId, await reader.getChainId());
+check("height", (await reader.getHeight()) > 0);
+check("block", (await reader.getBlock(2)).header.height === 2);
+check("stranger", (await reader.getAccount(stranger)) === null, await reader.getAccount(stranger));
+check("no coins", (await reader.getBalance(stranger, "uassay")).amount === "0");
+check("no transaction", (await reader.getTx("AB".repeat(32))) === null);
+
+const direct = await DirectSecp256k1Wallet.fromKey(Buffer.from(secret, "hex"), prefix);
+const [{ address }] = await direct.getAccounts();
+const before = BigInt((await reader.getBalance(address, "uassay")).amount);
+check("all balances", (await reader.getAllBalances(address)).length === 1);
+
+const client = await SigningStargateClient.connectWithSigner(url, direct, options);
+const sent = await client.sendTokens(address, stranger, coins(1_000), "auto", "direct");
+check("direct", sent.code === 0 && sent.height > 0, sent);
+check("receiver", (await reader.getBalance(stranger, "uassay")).amount === "1000");
+check("fee", BigInt((await reader.getBalance(address, "uassay")).amount) < before - 1_000n);
+const stored = await reader.getTx(sent.transactionHash);
+check("getTx", stored?.height === sent.height && stored.events.some((event) => event.type === "transfer"), stored);
+const listed = await reader.searchTx(`transfer.recipient='${stranger}'`);
+check("searchTx", listed.length === 1, listed.length);
+
+const amino = await Secp256k1Wallet.fromKey(Buffer.from(secret, "hex"), prefix);
+const ledger = await SigningStargateClient.connectWithSigner(url, amino, options);
+const signed = await ledger.sendTokens(address, stranger, coins(2_000), "auto", "amino");
+check("amino", signed.code === 0, signed);
+
+const refused = await client.sendTokens(address, stranger, coins(2n ** 64n), "auto").catch((error) => error.message);
+check("too much", typeof refused === "string" && /amount|insufficient|large|too much/i.test(refused), refused);
+
+// A multisig account of two of three keys.
+const people = await Promise.all(
+  [1, 2, 3].map(() => Secp256k1HdWallet.generate(12, { prefix })),
+);
+const accounts = await Promise.all(people.map(async (wallet) => (await wallet.getAccounts())[0]));
+const keys = accounts.map((account) => ({
+  type: "tendermint/PubKeySecp256k1",
+  value: Buffer.from(account.pubkey).toString("base64"),
+}));
+const shared = createMultisigThresholdPubkey(keys, 2);
+const sharedAddress = pubkeyToAddress(shared, prefix);
+await client.sendTokens(address, sharedAddress, coins(10_000_000), "auto");
+const account = await reader.getAccount(sharedAddress);
+const message = {
+  typeUrl: "/cosmos.bank.v1beta1.MsgSend",
+  value: { fromAddress: sharedAddress, toAddress: stranger, amount: coins(3_000) },
+};
+const fee = { amount: coins(5_000), gas: "300000" };
+const data = { accountNumber: account.accountNumber, sequence: account.sequence, chainId };
+const signatures = new Map();
+let body;
+for (const at of [0, 2]) {
+  const signer = await SigningStargateClient.offline(people[at]);
+  const part = await signer.sign(accounts[at].address, [message], fee, "shared", data);
+  signatures.set(accounts[at].address, part.signatures[0]);
+  body = part.bodyBytes;
+}
+const raw = makeMultisignedTxBytes(shared, account.sequence, fee, body, signatures);
+const result = await reader.broadcastTx(raw);
+check("multisig", result.code === 0, result);
+check("multisig account", (await reader.getAccount(sharedAddress)).pubkey?.type === "tendermint/PubKeyMultisigThreshold");
+
+console.log(JSON.stringify(checks));
