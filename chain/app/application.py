@@ -145,7 +145,7 @@ class Application:
         self._quoted = LivingBook()
         self._quote_lock = Lock()
         self._simulations = TurnQueue()
-        self._searches = TurnQueue(what="searches of the event log")
+        self._searches = TurnQueue(callers=2, what="searches of the event log")
         # The last commits, the newest last; queries may ask for the state at their heights.
         self._recent: deque[StoreSnapshot] = deque([snapshot], HEIGHTS_KEPT)
         self._advanced = Condition()
@@ -459,14 +459,9 @@ class Application:
         """
         return height <= self._base.head.block.height
 
-    def block_txs(self, height: int) -> tuple[StoredTx, ...] | None:
-        """Return the transactions of a committed block in order, or None if they are not known."""
-        hashes = self._storage.block_txs(height) if self.block(height) is not None else None
-        if hashes is None:
-            return None
-        stored = map(self._storage.tx, hashes)
-        # Bytes that were in two blocks are stored with the result of one of them.
-        return tuple(tx for tx in stored if tx is not None and tx.height == height)
+    def block_txs(self, height: int) -> tuple[bytes, ...] | None:
+        """Return the hashes of a committed block's transactions in order, or None if they are not known."""
+        return self._storage.block_txs(height) if self.block(height) is not None else None
 
     def events(self, request: EventsRequest) -> EventsResponse:
         """Return numbered events of committed blocks, in order; without conditions, there are no gaps."""

@@ -2,7 +2,7 @@
 
 import base64
 from collections.abc import Callable, Sequence
-from threading import BoundedSemaphore, local
+from threading import BoundedSemaphore, Lock, local
 from typing import Any, Final
 
 import requests
@@ -16,8 +16,12 @@ from chain.app.interfaces import UNREACHABLE, NodeAbout, VotingValidator, WholeB
 from domain.errors import INVALID_REQUEST, Refusal
 
 TIMEOUT_SECONDS: Final = 4.0
-_CALLS_MAX: Final = 4
+_CALLS_MAX: Final = 2
 """Largest number of calls at once, so that a slow CometBFT holds only a part of the threads that answer queries."""
+_WAIT_SECONDS: Final = 0.5
+"""Longest wait (s) for one of these calls to end."""
+_BLOCKS_KEPT: Final = 8
+"""Number of blocks that are kept, because explorers ask for the newest blocks again and again."""
 _PAGE: Final = 100
 _VALIDATORS_MAX: Final = 1_000
 _BASE64: Final = frozenset({"txs", "signature"})  # fields that CometBFT writes in base64; other bytes are in hex
@@ -52,12 +56,24 @@ class CometBlocks:
         self._url = rpc_url
         self._timeout = timeout
         self._slots = BoundedSemaphore(_CALLS_MAX)
+        self._lock = Lock()
+        self._kept: dict[int, WholeBlock] = {}  # by height, the first one kept is the first one dropped
         self._threads = local()  # a session must not be shared by threads
 
     def block(self, height: int) -> WholeBlock | None:
         """Return a committed block, or None if CometBFT does not have it."""
-        block: WholeBlock | None = self._read("block", {"height": str(height)}, _read_block)
+        block: WholeBlock | None = self._kept.get(height)
+        if block is None:
+            block = self._read("block", {"height": str(height)}, _read_block)
+            if block is not None:
+                self._keep(height, block)
         return block
+
+    def _keep(self, height: int, block: WholeBlock) -> None:
+        with self._lock:
+            self._kept[height] = block
+            while len(self._kept) > _BLOCKS_KEPT:
+                del self._kept[next(iter(self._kept))]
 
     def validators(self, height: int) -> Sequence[VotingValidator]:
         """Return the validator set of a height, in the order of its votes."""
@@ -89,7 +105,7 @@ class CometBlocks:
 
     def _read(self, method: str, params: dict[str, str], read: Callable[[Any], Any]) -> Any:
         """Return what ``read`` makes of CometBFT's answer, or None if CometBFT refuses the call."""
-        if not self._slots.acquire(timeout=self._timeout):
+        if not self._slots.acquire(timeout=_WAIT_SECONDS):
             raise _away()
         try:
             call = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}

@@ -23,7 +23,8 @@ log = logging.getLogger(__name__)
 
 REQUEST_BYTES_MAX: Final = 2 * TX_BYTES_MAX  # Large enough for a simulation, whose message contains a transaction.
 CONCURRENT_MAX: Final = 256
-THREADS: Final = 8
+THREADS: Final = 10
+"""Number of threads for calls: more than all queues (:mod:`chain.app.turns`, CometBFT) let in together."""
 STREAMS_MAX: Final = 32
 """Largest number of streams at once. Streams have threads of their own, so they never take those of calls."""
 STREAMS_PER_HOST: Final = 8

@@ -110,8 +110,8 @@ class QueryPort(Protocol):
     def block(self, height: int) -> CommittedBlock | None:
         """Return a committed block; None if the node does not know it, or no longer has it."""
 
-    def block_txs(self, height: int) -> tuple[StoredTx, ...] | None:
-        """Return the transactions of a committed block in order; None if the node does not know them."""
+    def block_txs(self, height: int) -> tuple[bytes, ...] | None:
+        """Return the hashes of a committed block's transactions in order; None if the node does not know them."""
 
     def tx_by_hash(self, tx_hash: bytes) -> StoredTx | None:
         """Return a committed transaction by its hash, or None if there is none."""

@@ -24,9 +24,10 @@ class KeptBlocks:
 
     def block(self, height: int) -> WholeBlock | None:
         """Return a committed block, or None if the node does not have its transactions."""
-        info, txs = self._app.block(height), self._app.block_txs(height)
-        if info is None or txs is None:
+        info, hashes = self._app.block(height), self._app.block_txs(height)
+        if info is None or hashes is None:
             return None
+        txs = [tx.raw for tx in map(self._app.tx_by_hash, hashes) if tx is not None]
         before = self._app.block(height - 1)
         seconds, nanos = divmod(info.time_ns, 10**9)
         header = Header(
@@ -37,7 +38,7 @@ class KeptBlocks:
             app_hash=b"" if before is None else before.app_hash,
             proposer_address=info.proposer,
         )
-        return WholeBlock(BlockID(hash=info.hash), Block(header=header, data=Data(txs=[tx.raw for tx in txs])))
+        return WholeBlock(BlockID(hash=info.hash), Block(header=header, data=Data(txs=txs)))
 
     def validators(self, height: int) -> Sequence[VotingValidator]:
         """Return the validators of the newest state with the power of their stake; a Refusal for other heights."""

@@ -8,8 +8,8 @@ from chain.app.interfaces import UNREACHABLE
 from domain.errors import Refusal
 
 CALLERS = 4
-"""Most callers that run or wait at once. The gRPC server has twice as many threads, so queries always find a free
-thread."""
+"""Most callers that run or wait at once. The gRPC server has more threads than all queues together allow, so short
+queries always find a free thread."""
 
 WAIT_SECONDS = 2.0
 

@@ -118,6 +118,13 @@ _CHALLENGES = "tests/unit/chain/state_machine/disputes/test_challenges.py"
 _WATCHTOWER = "tests/unit/validator/test_watchtower.py"
 _STANDS = "tests/unit/chain/attacks/test_standing_for_a_share.py"
 _DECIDE = "tests/unit/validator/test_decide.py"
+_QUERIES = "tests/unit/chain/app/test_grpc_server.py::test_"
+_SERVICES = "tests/unit/chain/app/services/test_services.py::test_"
+_EVENTS = "tests/unit/chain/app/test_event_search.py::test_"
+_REFLECTION = "tests/unit/chain/app/test_reflection.py::test_"
+_GATEWAY = "tests/unit/chain/app/rest/test_gateway.py::test_"
+_CONNECTIONS = "tests/unit/chain/app/rest/test_connections.py::test_"
+_FORMS = "tests/unit/chain/app/rest/test_forms.py::test_"
 ADDRESS_FIELDS = "tests/unit/wire/test_address_fields.py::test_what_is_no_address_is_refused"
 
 
@@ -6969,5 +6976,125 @@ MUTANTS = (
         "if end.roots != (boundaries[-1].global_root, boundaries[-1].local_root):",
         "if end.roots == (b'', b''):",
         (f"{_HOSTS}states_that_do_not_fit_the_hashes_of_the_machines_are_refused",),
+    ),
+    Mutant(
+        "query-abci-sends",
+        "an ABCI query sends transactions",
+        "chain/app/services/table.py",
+        "if broadcaster is not None or not method.sends}",
+        "if True}",
+        (_QUERIES + "the_abci_query_reads_the_same_table_but_cannot_send",),
+    ),
+    Mutant(
+        "query-height",
+        "an answer for an old height is of the newest state",
+        "chain/app/application.py",
+        "CommittedState(snapshot.head.block, Overlay(snapshot))",
+        "CommittedState(base.head.block, base.reader)",
+        (_SERVICES + "a_state_of_a_few_blocks_ago_is_still_there",),
+    ),
+    Mutant(
+        "query-events-resume",
+        "a search of events skips what it has not read",
+        "chain/app/event_search.py",
+        "return EventsResponse(tuple(events), until, number + 1)",
+        "return EventsResponse(tuple(events), until, stop)",
+        (_EVENTS + "pages_of_a_search_have_each_event_once",),
+    ),
+    Mutant(
+        "query-events-bound",
+        "a stranger's search reads the whole log",
+        "chain/app/event_search.py",
+        "stop = min(until, self.since + EVENTS_READ_MAX)",
+        "stop = until",
+        (_EVENTS + "pages_of_a_search_have_each_event_once",),
+    ),
+    Mutant(
+        "query-page-offset",
+        "a page by offset reads without end",
+        "chain/app/services/pages.py",
+        "if request.offset > OFFSET_MAX:",
+        "if False:",
+        (_SERVICES + "pages_that_cannot_be_are_refused",),
+    ),
+    Mutant(
+        "query-stream-host",
+        "one host takes all streams",
+        "chain/app/grpc_server.py",
+        "self._open.total() >= STREAMS_MAX or self._open[host] >= STREAMS_PER_HOST",
+        "self._open.total() >= STREAMS_MAX",
+        (_EVENTS + "streams_are_few_per_host_and_leave_the_threads_of_calls",),
+    ),
+    Mutant(
+        "reflection-endless",
+        "a stream of reflection never ends",
+        "chain/app/reflection.py",
+        "islice(requests, REQUESTS_MAX)",
+        "iter(requests)",
+        (_REFLECTION + "a_stream_ends_after_many_requests",),
+    ),
+    Mutant(
+        "rest-body",
+        "a body of any size fills the gateway's memory",
+        "chain/app/rest/gateway.py",
+        "if len(body) > BODY_BYTES_MAX:",
+        "if False:",
+        (_GATEWAY + "errors_are_those_of_the_sdk",),
+    ),
+    Mutant(
+        "rest-twice",
+        "a parameter in the path is overridden by one behind it",
+        "chain/app/rest/forms.py",
+        "elif field.name in tree:",
+        "elif False:",
+        (_GATEWAY + "errors_are_those_of_the_sdk",),
+    ),
+    Mutant(
+        "rest-unknown",
+        "a misspelt condition lists everything",
+        "chain/app/rest/forms.py",
+        "    field = _field(descriptor, last)\n    if field is None:\n        raise _unknown(name)",
+        "    field = _field(descriptor, last)\n    if field is None:\n        return",
+        (_GATEWAY + "errors_are_those_of_the_sdk",),
+    ),
+    Mutant(
+        "rest-slow",
+        "a request that never ends holds its connection",
+        "chain/app/rest/connections.py",
+        "call_later(EXCHANGE_SECONDS, self.transport.abort)",
+        "call_later(3_600, self.transport.abort)",
+        (_CONNECTIONS + "a_request_that_never_ends_ends_its_connection",),
+    ),
+    Mutant(
+        "rest-greedy",
+        "one host takes all connections",
+        "chain/app/rest/connections.py",
+        "if _open[self._host] > CONNECTIONS_PER_HOST and not is_loopback(self._host):",
+        "if False:",
+        (_CONNECTIONS + "a_host_has_few_connections",),
+    ),
+    Mutant(
+        "rest-origin",
+        "every page may read, whatever the operator listed",
+        "chain/app/rest/gateway.py",
+        "allow_origins=list(origins)",
+        'allow_origins=["*"]',
+        (_GATEWAY + "pages_of_other_origins_may_read_if_they_are_listed",),
+    ),
+    Mutant(
+        "rest-dec",
+        "a decimal number is shown 10**18 times as large",
+        "chain/app/rest/forms.py",
+        'return f"{sign}{digits[:-DECIMALS]}.{digits[-DECIMALS:]}"',
+        "return text",
+        (_FORMS + "decimal_numbers_are_texts_with_a_point",),
+    ),
+    Mutant(
+        "rest-hold",
+        "a node that does not answer holds the gateway's calls",
+        "chain/app/rest/gateway.py",
+        "self._slots.release()",
+        "pass",
+        (_CONNECTIONS + "a_node_that_is_busy_does_not_hold_the_gateway",),
     ),
 )

@@ -33,7 +33,7 @@ BODY_BYTES_MAX: Final = 1 << 20  # larger than a transaction in base64, in a req
 ANSWER_BYTES_MAX: Final = 8 << 20
 """Largest answer of the node that the gateway turns into JSON."""
 CALLS_MAX: Final = 4
-"""Largest number of calls to the node at once: half of the node's threads stay free for clients over gRPC."""
+"""Largest number of calls to the node at once: most of the node's threads stay free for clients over gRPC."""
 CALL_SECONDS: Final = 10.0
 
 _CHANNEL: Final = (

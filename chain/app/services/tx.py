@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import TxResponse
@@ -96,8 +97,8 @@ def _txs_by_event(request: Any, call: Call) -> Any:
     limit = min(request.limit or request.pagination.limit or LIMIT_DEFAULT, _PAGE_MAX)
     page = request.page or request.pagination.offset // limit + 1
     newest_first = request.order_by == service.ORDER_BY_DESC
-    stored, total = _find_txs(query, call)(page, limit, newest_first)
-    shown = [_shown(each) for each in stored]
+    hashes, total = _find_txs(query, call)(page, limit, newest_first)
+    shown = [_shown(stored) for stored in map(call.app.tx_by_hash, hashes) if stored is not None]
     return service.GetTxsEventResponse(
         txs=[tx for tx, _ in shown],
         tx_responses=[response for _, response in shown],
@@ -105,8 +106,8 @@ def _txs_by_event(request: Any, call: Call) -> Any:
     )
 
 
-Search = Callable[[int, int, bool], tuple[list[StoredTx], int]]
-"""(page from 1 on, limit, newest first) -> the transactions of the page, and the number of all that fit."""
+Search = Callable[[int, int, bool], tuple[list[bytes], int]]
+"""(page from 1 on, limit, newest first) -> hashes of the transactions of the page, and the number of all that fit."""
 _OF_HEIGHT = re.compile(r"\s*tx\.height\s*=\s*'?([0-9]{1,18})'?\s*")
 _OF_HASH = re.compile(r"\s*tx\.hash\s*=\s*'([0-9A-Fa-f]{64})'\s*")
 
@@ -114,22 +115,17 @@ _OF_HASH = re.compile(r"\s*tx\.hash\s*=\s*'([0-9A-Fa-f]{64})'\s*")
 def _find_txs(query: str, call: Call) -> Search:
     """Return the search for a query: in the node's own store by height or hash, else in the index of the blocks."""
     if match := _OF_HEIGHT.fullmatch(query):
-        return _in_memory(list(call.app.block_txs(int(match.group(1))) or ()))
+        return _listed(call.app.block_txs(int(match.group(1))) or ())
     if match := _OF_HASH.fullmatch(query):
         stored = call.app.tx_by_hash(bytes.fromhex(match.group(1)))
-        return _in_memory([] if stored is None else [stored])
-
-    def search(page: int, limit: int, newest_first: bool) -> tuple[list[StoredTx], int]:
-        hashes, total = call.blocks.search_txs(query, page, limit, newest_first)
-        return [stored for stored in map(call.app.tx_by_hash, hashes) if stored is not None], total
-
-    return search
+        return _listed(() if stored is None else (stored.hash,))
+    return partial(call.blocks.search_txs, query)
 
 
-def _in_memory(stored: list[StoredTx]) -> Search:
-    def search(page: int, limit: int, newest_first: bool) -> tuple[list[StoredTx], int]:
-        ordered = stored[::-1] if newest_first else stored
-        return ordered[(page - 1) * limit : page * limit], len(stored)
+def _listed(hashes: tuple[bytes, ...]) -> Search:
+    def search(page: int, limit: int, newest_first: bool) -> tuple[list[bytes], int]:
+        ordered = hashes[::-1] if newest_first else hashes
+        return list(ordered[(page - 1) * limit : page * limit]), len(hashes)
 
     return search
 

@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -9,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from chain.app import comet_blocks
 from chain.app.comet_blocks import CometBlocks
 from chain.app.interfaces import UNREACHABLE
 from domain.errors import Refusal
@@ -161,3 +163,25 @@ def test_a_cometbft_that_is_away_is_unreachable() -> None:
     with pytest.raises(Refusal) as refused:
         CometBlocks("http://127.0.0.1:9", 0.5).about()
     assert refused.value.code == UNREACHABLE
+
+
+def test_a_block_is_read_once_and_few_are_kept() -> None:
+    with comet({"result": BLOCK}) as (blocks, calls):
+        first = blocks.block(7)
+        assert blocks.block(7) is first
+        assert len(calls) == 1
+        for height in range(8, 30):
+            blocks.block(height)
+        assert len(blocks._kept) == comet_blocks._BLOCKS_KEPT
+        assert blocks.block(7) == first
+        assert len(calls) == 24
+
+
+def test_a_slow_cometbft_holds_few_threads() -> None:
+    blocks = CometBlocks("http://127.0.0.1:9", 5.0)
+    for _ in range(comet_blocks._CALLS_MAX):
+        blocks._slots.acquire()
+    began = time.monotonic()
+    with pytest.raises(Refusal, match="does not answer"):
+        blocks.about()
+    assert time.monotonic() - began < 3

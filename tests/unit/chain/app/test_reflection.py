@@ -1,5 +1,8 @@
 """Reflection as grpcurl uses it: services are listed, described with all their types, and called by what was learnt."""
 
+import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Any
@@ -119,3 +122,14 @@ def test_random_bytes_end_with_an_answer_or_a_status(reflected: Reflected, data:
         assert len(list(stream)) <= 1
     assert stream.code() in (grpc.StatusCode.OK, grpc.StatusCode.INVALID_ARGUMENT)
     assert "Traceback" not in (stream.details() or "")
+
+
+@pytest.mark.skipif(shutil.which("grpcurl") is None, reason="there is no grpcurl on this machine")
+def test_grpcurl_lists_and_calls(node: SoloNode) -> None:
+    def run(*arguments: str) -> str:
+        command = ["grpcurl", "-plaintext", *arguments]
+        return subprocess.run(command, capture_output=True, text=True, timeout=60, check=True).stdout
+
+    assert set(run(node.address, "list").split()) >= SERVICES
+    account = run("-d", f'{{"address": "{ALICE.address}"}}', node.address, "cosmos.auth.v1beta1.Query/Account")
+    assert json.loads(account)["account"]["@type"] == "/cosmos.auth.v1beta1.BaseAccount"
