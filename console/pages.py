@@ -181,7 +181,7 @@ class ConsolePages:
                 for block in blocks[:8]
             ],
             "supply": {
-                # The rest of the supply is on accounts, or was paid as fees, which are not in events.
+                # The rest of the supply is on accounts, is not bonded, or was paid as fees. Events do not have it.
                 "accounts": snapshot.supply - sum(pots.values()) if snapshot.supply else 0,
                 **pots,
                 "all": snapshot.supply,

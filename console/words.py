@@ -176,6 +176,21 @@ PAYMENTS: Final = MappingProxyType(
 )
 _KINDS: Final = MappingProxyType(
     {
+        "staking.validator_created": "An account became a validator",
+        "staking.validator_edited": "A validator changed its description or commission",
+        "staking.delegated": "Coins were delegated to a validator",
+        "staking.undelegated": "Delegated coins leave a validator",
+        "staking.unbonding_completed": "Coins that left a validator were paid",
+        "staking.unbonding_cancelled": "Coins that were leaving a validator were delegated again",
+        "staking.redelegated": "Delegated coins moved to another validator",
+        "staking.redelegation_completed": "Redelegated coins can leave again",
+        "staking.cut": "A validator lost stake",
+        "staking.redelegation_cut": "A slash reached redelegated coins",
+        "staking.ready": "A validator has a valid beacon key, or lost it",
+        "staking.bonded": "A validator entered the validator set",
+        "staking.unbonding": "A validator left the validator set",
+        "staking.unbonded": "The unbonding of a validator is over",
+        "staking.jailed": "A validator was jailed, or is free again",
         "validator.endpoint": "A validator published its endpoint",
         "validator.beacon_key": "A validator set a new beacon key",
         "validator.beacon_key_revoked": "A validator revoked a beacon key",

@@ -134,8 +134,16 @@ _BECH32 = "use an address that starts with assay1"
 # In the core an address is any ASCII text. The wire refuses a text that is not bech32 with the prefix of this chain.
 ADDRESS = Pattern(what="an address", pattern=f"[ -~]{{1,{TEXT_MAX}}}", remedy=_BECH32, code=INVALID_ADDRESS)
 MAYBE_ADDRESS = Pattern(what=ADDRESS.what, pattern=ADDRESS.pattern, remedy=_BECH32, code=INVALID_ADDRESS, blank=True)
+OPERATOR_ADDRESS = Pattern(
+    what="the address of a validator's operator",
+    pattern=ADDRESS.pattern,
+    remedy="use an address that starts with assayvaloper1",
+    code=INVALID_ADDRESS,
+)
 Address = Annotated[str, ADDRESS]
 MaybeAddress = Annotated[str, MAYBE_ADDRESS]
+OperatorAddress = Annotated[str, OPERATOR_ADDRESS]
+"""The account of a validator's operator. On the wire it is the same bytes with the prefix ``assayvaloper``."""
 
 Text = Annotated[str, Visible(), Size(0, TEXT_MAX)]
 """A moniker or an endpoint."""

@@ -15,9 +15,10 @@ from domain.node.words import WORDS as NODE
 from domain.proof.words import WORDS as PROOF
 from domain.queries import Query
 from domain.registry.words import WORDS as REGISTRY
+from domain.staking.words import WORDS as STAKING
 from domain.words import Words
 
-COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF, DISPUTES)
+COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, STAKING, REGISTRY, MARKET, LEGS, PROOF, DISPUTES)
 
 MESSAGES: tuple[type[Message], ...] = tuple(cls for words in COMPONENTS for cls in words.messages)
 """Every message of the chain."""

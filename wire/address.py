@@ -13,6 +13,7 @@ from Crypto.Hash import RIPEMD160
 from domain.errors import INVALID_ADDRESS, INVALID_PUBKEY, Refusal
 
 PREFIX = "assay"
+OPERATOR_PREFIX = "assayvaloper"
 ADDRESS_BYTES = 20
 ADDRESS_TEXT = 44  # characters of an address: the prefix, "1", 32 characters of data, and 6 of checksum
 PUB_KEY_BYTES = 33
@@ -48,9 +49,43 @@ def check_address(text: str, field: str) -> None:
         raise Refusal(INVALID_ADDRESS, field, *_why_not(text))
 
 
+@lru_cache(maxsize=_REMEMBERED)
+def operator_address(account: str) -> str:
+    """Return the address with the prefix ``assayvaloper`` for an account of this chain; ValueError for another text."""
+    _, words = bech32_decode(account)
+    if words is None:
+        raise ValueError(f"{account} is not an address")
+    return bech32_encode(OPERATOR_PREFIX, words)
+
+
+def account_of(operator: str, field: str) -> str:
+    """Return the account with the same bytes as an address with the prefix ``assayvaloper``.
+
+    Raise a Refusal that names ``field`` for any other text.
+    """
+    expected = ADDRESS_TEXT - len(PREFIX) + len(OPERATOR_PREFIX)
+    account = _account_of(operator) if len(operator) == expected else ""
+    if not account:
+        raise Refusal(
+            INVALID_ADDRESS,
+            field,
+            "is not the address of a validator's operator",
+            f"use an address that starts with {OPERATOR_PREFIX}1: `assay query staking validators` lists them",
+        )
+    return account
+
+
 def cons_address(cons_key: bytes) -> bytes:
     """Return the consensus address of an Ed25519 key: the first 20 bytes of its SHA-256."""
     return sha256(cons_key).digest()[:ADDRESS_BYTES]
+
+
+@lru_cache(maxsize=_REMEMBERED)
+def _account_of(operator: str) -> str:
+    prefix, words = bech32_decode(operator)
+    account = "" if words is None else bech32_encode(PREFIX, words)
+    is_valid = operator == operator.lower() and prefix == OPERATOR_PREFIX and _is_address(account)
+    return account if is_valid else ""
 
 
 @lru_cache(maxsize=_REMEMBERED)

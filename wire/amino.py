@@ -16,6 +16,7 @@ from operator import attrgetter
 from typing import Any
 
 from cosmpy.protos.amino import amino_pb2 as amino
+from cosmpy.protos.cosmos.crypto.ed25519.keys_pb2 import PubKey as ConsensusKey
 from cosmpy.protos.cosmos.tx.v1beta1.tx_pb2 import Fee
 from cosmpy.protos.cosmos_proto import cosmos_pb2 as cosmos
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
@@ -28,6 +29,9 @@ from wire.canonical import UNREADABLE
 
 NAME_MAX = 39
 """The most characters of a name that a Ledger device shows."""
+
+PACKED = (ConsensusKey,)
+"""Types that messages of this chain pack into an ``Any``. Every node must know them before the first message."""
 
 _OWN = "assay."
 _EIGHT_BYTES = frozenset({FieldDescriptor.CPPTYPE_INT64, FieldDescriptor.CPPTYPE_UINT64})

@@ -21,6 +21,7 @@ from google.protobuf.message_factory import GetMessageClass
 from domain.bounds import (
     ADDRESS,
     MAYBE_ADDRESS,
+    OPERATOR_ADDRESS,
     Mismatch,
     Range,
     check,
@@ -33,7 +34,7 @@ from domain.bounds import (
 )
 from domain.errors import BAD_FIELD, TX_DECODE, Refusal
 from domain.limits import DECODE_DEPTH_MAX
-from wire.address import check_address
+from wire.address import account_of, check_address, operator_address
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
@@ -243,6 +244,9 @@ def _value_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | Non
 
     Return None if every protobuf value is a valid domain value without a conversion.
     """
+    hint, optional = without_none(hint)
+    if optional:
+        return _maybe_reader(_value_reader(hint, field, name), field)
     kind, marks = split(hint)
     if isinstance(kind, type) and issubclass(kind, IntEnum):
         return _enum_reader({int(case): case for case in kind}, field, name)
@@ -254,6 +258,8 @@ def _value_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | Non
         return None
     if ADDRESS in marks or MAYBE_ADDRESS in marks:
         return _address_reader(MAYBE_ADDRESS in marks, name)
+    if OPERATOR_ADDRESS in marks:
+        return lambda value: account_of(value, name)
     fits = own_checker(hint, name)
 
     def read_value(value: Any) -> Any:
@@ -261,6 +267,13 @@ def _value_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | Non
         return value
 
     return read_value
+
+
+def _maybe_reader(read: Convert | None, field: FieldDescriptor) -> Convert:
+    """Return the function that converts an empty text to None, and any other text as ``read`` does."""
+    if read is None or field.type != FieldDescriptor.TYPE_STRING:
+        raise Mismatch(f"{field.full_name} is not a text, so it cannot be left out")
+    return lambda value: read(value) if value else None
 
 
 def _int_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
@@ -379,17 +392,19 @@ def _field_writer(hint: Any, field: FieldDescriptor) -> Convert | None:
 
     Return None if the domain value itself is the argument.
     """
-    kind, _ = split(without_none(hint)[0])
+    inner, _ = without_none(hint)
     if field.label == FieldDescriptor.LABEL_REPEATED:
-        write = _item_writer(item_of(kind), field)
+        write = _item_writer(item_of(split(inner)[0]), field)
         return None if write is None else lambda values: [write(value) for value in values]
-    return _item_writer(kind, field)
+    return _item_writer(inner, field)
 
 
 def _item_writer(hint: Any, field: FieldDescriptor) -> Convert | None:
-    kind, _ = split(hint)
+    kind, marks = split(hint)
     if field.message_type is not None:
         return _writer(kind, field.message_type)
+    if OPERATOR_ADDRESS in marks:
+        return operator_address
     if kind is int and field.type == FieldDescriptor.TYPE_STRING:
         return str
     return None

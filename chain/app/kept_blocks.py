@@ -10,7 +10,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from chain.app.comet_version import VERSION as COMETBFT_VERSION
 from chain.app.interfaces import NodeAbout, QueryPort, VotingValidator, WholeBlock
 from chain.state_machine.queries import answer
-from chain.state_machine.registry.members import compute_power
+from chain.state_machine.staking.tables import compute_power
 from domain.errors import INVALID_REQUEST, UNSUPPORTED, Refusal
 from domain.registry.queries import ValidatorsRequest
 
@@ -47,7 +47,7 @@ class KeptBlocks:
             remedy = f"ask for the newest height, {state.head.height}"
             raise Refusal(INVALID_REQUEST, "height", "has no validator set on a solo node", remedy)
         listed = answer(state.reader, ValidatorsRequest(), self._app.rulebook).validators
-        voting = [VotingValidator(each.cons_address, each.cons_key, compute_power(each)) for each in listed]
+        voting = [VotingValidator(each.cons_address, each.cons_key, compute_power(each.stake)) for each in listed]
         return [each for each in voting if each.power]
 
     def search_txs(self, query: str, page: int, limit: int, newest_first: bool) -> tuple[list[bytes], int]:

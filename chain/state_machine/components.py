@@ -8,5 +8,6 @@ from chain.state_machine.market.component import COMPONENT as MARKET
 from chain.state_machine.node.component import COMPONENT as NODE
 from chain.state_machine.proof.component import COMPONENT as PROOF
 from chain.state_machine.registry.component import COMPONENT as REGISTRY
+from chain.state_machine.staking.component import COMPONENT as STAKING
 
-COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, REGISTRY, MARKET, LEGS, PROOF, DISPUTES)
+COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, STAKING, REGISTRY, MARKET, LEGS, PROOF, DISPUTES)

@@ -2,7 +2,7 @@
 
 from domain.ledger.moves import ACCOUNTS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
 from domain.moves import Move, Uses
-from domain.registry.moves import STAKES_POT
+from domain.staking.moves import STAKES_POT
 
 DEPOSIT_BURN = Move(name="deposit_burn", source=ESCROWS_POT, target=BURNT_POT, uses=Uses.DEPOSIT)
 COMPENSATION = Move(name="compensation", source=ESCROWS_POT, target=ACCOUNTS_POT, uses=Uses.BOND)

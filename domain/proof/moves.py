@@ -2,7 +2,7 @@
 
 from domain.ledger.moves import ACCOUNTS_POT, BURNT_POT, COMMUNITY_POT, ESCROWS_POT
 from domain.moves import Move, Pot, Uses
-from domain.registry.moves import STAKES_POT
+from domain.staking.moves import STAKES_POT
 
 # Stake cut from seats that were silent or differed. The coins stay here until their round ends. Owner: the round.
 AUDITS_POT = Pot("audits", "assay125wpjvugu6ayxhy2vf98c7n62r5c9naqqypplz")

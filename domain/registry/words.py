@@ -24,7 +24,6 @@ from domain.registry.messages import (
     MsgSetBeaconKey,
     MsgSetEndpoint,
 )
-from domain.registry.moves import POTS
 from domain.registry.params import LOCAL, RegistryParams
 from domain.registry.queries import ProviderRequest, ProvidersRequest, ValidatorsRequest
 from domain.words import Words
@@ -60,7 +59,6 @@ WORDS = Words(
         ProvidersRequest,
         ProviderRequest,
     ),
-    pots=POTS,
     message_packages=("assay.registry.v1",),
     query_packages=("assay.registry.v1",),
     params=RegistryParams,

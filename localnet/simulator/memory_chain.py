@@ -23,6 +23,13 @@ from chain.state_machine.mempool import simulate_tx
 from chain.state_machine.proof.tables import DELIVERIES, PANELS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.rules import RULEBOOK, RULES, Rulebook
+from chain.state_machine.staking.tables import (
+    DELEGATIONS,
+    REDELEGATIONS,
+    UNBONDING_POOLS,
+    UNBONDINGS,
+    VALIDATOR_STAKES,
+)
 from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Table
 from chain.state_machine.transition import apply_block, init_chain
@@ -62,6 +69,11 @@ PUBLIC: tuple[Table[Any], ...] = (
     ESCROWS,
     PAYMENTS,
     BOND_ROWS,
+    VALIDATOR_STAKES,
+    DELEGATIONS,
+    UNBONDING_POOLS,
+    UNBONDINGS,
+    REDELEGATIONS,
 )
 CHAIN_ID = "assay-test"
 GENESIS_TIME = 1_700_000_000 * NS

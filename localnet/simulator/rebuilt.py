@@ -18,6 +18,13 @@ from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.proof.tables import DELIVERIES, PANEL_POTS, PANELS, RECEIPT_ASKS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.staking.tables import (
+    DELEGATIONS,
+    REDELEGATIONS,
+    UNBONDING_POOLS,
+    UNBONDINGS,
+    VALIDATOR_STAKES,
+)
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space, number_of, parts_of
 from domain.disputes.events import (
@@ -167,7 +174,9 @@ from domain.registry.events import (
     ValidatorReleased,
 )
 from domain.registry.records import BeaconKey, Provider, Validator
+from domain.staking.records import BondStatus, Delegation, Redelegation, Unbonding, UnbondingPool, ValidatorStake
 from domain.vocabulary import read_event
+from localnet.simulator.rebuilt_staking import StakingBooks, StakingChange
 from pol.rules.schedule import share_work
 from pol.rules.stops import done_work
 
@@ -207,13 +216,15 @@ class Rebuilt:
     def __init__(self, genesis: Genesis) -> None:
         self.rules = genesis.rules[0].version
         self.gas_prices: dict[Parts, int] = {}
+        self.staking = StakingBooks(genesis)
+        bonded = {name for name, stake in self.staking.stakes.items() if stake.status is BondStatus.BONDED}
         self.validators = {
             v.operator: Validator(
                 operator=v.operator,
                 moniker=v.moniker,
                 cons_key=v.cons_key,
                 cons_address=sha256(v.cons_key).digest()[:20],
-                stake=v.stake,
+                stake=v.stake if v.operator in bonded else 0,
                 jailed=False,
                 endpoint=v.endpoint,
                 certificate=v.certificate,
@@ -227,6 +238,11 @@ class Rebuilt:
             )
             for v in genesis.validators
         }
+        self.stakes = self.staking.stakes
+        self.delegations = self.staking.delegations
+        self.unbonding_pools = self.staking.pools
+        self.unbondings = self.staking.unbondings
+        self.redelegations = self.staking.redelegations
         self.providers: dict[str, Provider] = {}
         self.bonds: dict[str, BondAccount] = {}
         self.bids: dict[bytes, Bid] = {}
@@ -284,8 +300,28 @@ class Rebuilt:
     def _validator(self, operator: str, **changes: Any) -> None:
         self.validators[operator] = replace(self.validators[operator], **changes)
 
-    def _cut(self, operator: str, amount: int) -> None:
-        self._validator(operator, stake=self.validators[operator].stake - amount)
+    @take.register
+    def _(self, change: StakingChange) -> None:
+        for operator in self.staking.take(change):
+            stake = self.stakes[operator]
+            is_backing = stake.status is BondStatus.BONDED and not stake.jailed
+            if operator not in self.validators:
+                self.validators[operator] = Validator(
+                    operator=operator,
+                    moniker="",
+                    cons_key=stake.cons_key,
+                    cons_address=sha256(stake.cons_key).digest()[:20],
+                    stake=0,
+                    jailed=False,
+                    endpoint="",
+                    certificate=b"",
+                    orders_settled=0,
+                    legs_failed=0,
+                    audits_answered=0,
+                    audits_missed=0,
+                )
+            name = stake.description.moniker
+            self._validator(operator, moniker=name, stake=stake.tokens if is_backing else 0)
 
     def _provider(self, address: str, **changes: Any) -> None:
         self.providers[address] = replace(self.providers[address], **changes)
@@ -649,8 +685,6 @@ class Rebuilt:
     @take.register
     def _(self, change: PartReturned) -> None:
         self._withhold(change.order, -change.amount)
-        validator = self.legs[change.order, change.leg].validator
-        self._cut(validator, change.from_stake)
 
     # Shares and rounds
 
@@ -764,9 +798,6 @@ class Rebuilt:
         self._share(change.share, state=state)
         if change.right:
             self._count(change.provider, rejected=-1)
-        key = change.share
-        validator = self.legs[key.order_id, key.leg].validator
-        self._cut(validator, change.paid_from_stake + change.burnt_from_stake)
         self.burnt += change.burnt_from_stake
 
     @take.register
@@ -1110,7 +1141,6 @@ class Rebuilt:
         self._differed.add((change.panel, change.auditor, change.stage))
 
     def _punish(self, change: SeatSilent | SeatDiffered) -> None:
-        self._cut(change.auditor, change.cut)
         seat = next(s for s in self._seats_of(change.panel) if (s.validator, s.stage) == (change.auditor, change.stage))
         self.seats[change.panel, seat.number] = replace(seat, cut=seat.cut + change.cut)
         self.pots[change.panel] = self.pots.get(change.panel, 0) + change.cut
@@ -1256,8 +1286,6 @@ class Rebuilt:
         elif change.wrong and mismatch:
             self._share(change.share, state=ShareState.WRONG)
             self._count(change.provider, rejected=1 if left_open else 0)
-        validator = self.legs[change.share.order_id, change.share.leg].validator
-        self._cut(validator, change.from_stake + change.to_seats)
         self.burnt += change.burnt_from_stake
         if change.to_seats:
             self.pots[change.panel] = self.pots.get(change.panel, 0) + change.to_seats
@@ -1322,7 +1350,6 @@ class Rebuilt:
 
     @take.register
     def _(self, change: ValidatorSlashed) -> None:
-        self._cut(change.validator, change.amount)
         self.pots[change.panel] = self.pots.get(change.panel, 0) + change.amount
         self._panel(change.panel, slash=change.amount)
 
@@ -1396,9 +1423,30 @@ def _bond(parts: Parts) -> tuple[Any, ...]:
     return (order_id, leg, *share)
 
 
+def _named(parts: Parts) -> tuple[str, ...]:
+    return tuple(part.decode() for part in parts)
+
+
+def _pool(parts: Parts) -> tuple[str, int]:
+    return parts[0].decode(), number_of(parts[1])
+
+
+def _unbonding(parts: Parts) -> tuple[Any, ...]:
+    return (*_named(parts[:2]), *map(number_of, parts[2:]))
+
+
+def _redelegation(parts: Parts) -> tuple[Any, ...]:
+    return (*_named(parts[:3]), number_of(parts[3]))
+
+
 BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingProxyType(
     {
         VALIDATORS: ("validators", Validator, _name),
+        VALIDATOR_STAKES: ("stakes", ValidatorStake, _name),
+        DELEGATIONS: ("delegations", Delegation, _named),
+        UNBONDING_POOLS: ("unbonding_pools", UnbondingPool, _pool),
+        UNBONDINGS: ("unbondings", Unbonding, _unbonding),
+        REDELEGATIONS: ("redelegations", Redelegation, _redelegation),
         PROVIDERS: ("providers", Provider, _name),
         BOND_ACCOUNTS: ("bonds", BondAccount, _name),
         BIDS: ("bids", Bid, _order),

@@ -37,6 +37,10 @@ _SETTLEMENT = "tests/unit/chain/state_machine/proof/test_settlement.py"
 _GAS = "tests/unit/chain/state_machine/test_gas.py"
 _BLOCK_GAS = "tests/unit/chain/app/test_block_gas.py"
 _FULL = "tests/unit/chain/attacks/test_full_blocks_silence_no_seat.py"
+_STAKE_CUTS = "tests/unit/chain/state_machine/staking/test_cuts.py"
+_STAKE_SET = "tests/unit/chain/state_machine/staking/test_set.py"
+_DELEGATING = "tests/unit/chain/state_machine/staking/test_delegations.py"
+_LEAVING = "tests/unit/chain/attacks/test_stake_that_leaves_stays_liable.py"
 _CONTESTS = "tests/unit/compute_provider/decide/test_contests.py"
 _LEFT_OPEN = "tests/unit/chain/attacks/test_a_share_that_a_stopped_leg_left_open.py"
 _APPEALS = "tests/unit/chain/attacks/test_a_captured_stage_is_appealed.py"
@@ -510,10 +514,9 @@ MUTANTS = (
     Mutant(
         "lost-power",
         "changes of power that nobody could be told are forgotten",
-        "chain/state_machine/registry/members.py",
-        "if not changed or not any(map(is_active, VALIDATORS.iterate(ctx.store))):\n        return ()",
-        "if not any(map(is_active, VALIDATORS.iterate(ctx.store))):\n"
-        "        [STAKES_BEFORE.delete(ctx.store, key) for (key,), _ in changed]\n        return ()",
+        "chain/state_machine/staking/stakes.py",
+        "    if not chosen:\n        return ()\n",
+        "    if not chosen:\n        SET_CHANGED.delete(ctx.store)\n        return ()\n",
         (
             "tests/unit/chain/state_machine/registry/test_genesis_and_powers.py"
             "::test_what_could_not_be_told_is_told_when_somebody_has_power_again",
@@ -2930,8 +2933,8 @@ MUTANTS = (
         "cut-without-bound",
         "a seat can lose any part of its stake",
         "chain/state_machine/proof/seats.py",
-        "min(seat_cut(order.params, pay, times, least), most, stake)",
-        "min(seat_cut(order.params, pay, times, least), stake)",
+        "max(0, min(seat_cut(order.params, pay, times, least), most))",
+        "max(0, seat_cut(order.params, pay, times, least))",
         ("tests/unit/chain/attacks/test_selective_service.py",),
     ),
     Mutant(
@@ -4971,7 +4974,7 @@ MUTANTS = (
         "jailed-seats",
         "a validator in jail gets seats",
         "chain/state_machine/proof/stages.py",
-        "not in parties and may_serve(validator)",
+        "not in parties and may_audit(validator)",
         "not in parties",
         (f"{_PANELS}::test_if_too_few_of_those_are_left_others_that_are_able_now_are_added",),
     ),
@@ -7096,5 +7099,139 @@ MUTANTS = (
         "self._slots.release()",
         "pass",
         (_CONNECTIONS + "a_node_that_is_busy_does_not_hold_the_gateway",),
+        "sold-stake-leaves",
+        "stake that backs a running leg is paid to its delegators",
+        "chain/state_machine/staking/delegations.py",
+        "    if VALIDATOR_STAKES.must(ctx.store, operator).tokens < get_reserved(ctx, operator):\n",
+        "    if VALIDATOR_STAKES.must(ctx.store, operator).tokens < 0:\n",
+        (f"{_LEAVING}::test_sold_stake_does_not_leave_before_the_leg_is_over",),
+    ),
+    Mutant(
+        "sold-stake-moves",
+        "stake that backs a running leg is redelegated",
+        "chain/state_machine/staking/handlers.py",
+        "    if stake.tokens - amount < reserved:\n",
+        "    if stake.tokens < reserved:\n",
+        (f"{_LEAVING}::test_sold_stake_is_not_redelegated",),
+    ),
+    Mutant(
+        "votes-reserve-nothing",
+        "stake that legs reserve may leave",
+        "chain/state_machine/market/book.py",
+        "    return load.value + load.slash\n",
+        "    return load.slash\n",
+        (f"{_LEAVING}::test_sold_stake_does_not_leave_before_the_leg_is_over",),
+    ),
+    Mutant(
+        "leaving-pays-nothing",
+        "a slash does not reach unbonding coins",
+        "chain/state_machine/staking/cuts.py",
+        "if pool.last_at >= since]",
+        "if pool.last_at > 10**18]",
+        (f"{_LEAVING}::test_stake_that_left_before_the_fault_was_found_pays_its_part",),
+    ),
+    Mutant(
+        "left-before-pays",
+        "a slash reaches coins that left before the leg",
+        "chain/state_machine/staking/cuts.py",
+        "if pool.last_at >= since]",
+        "]",
+        (f"{_LEAVING}::test_stake_that_left_before_the_order_pays_nothing",),
+    ),
+    Mutant(
+        "moved-pays-nothing",
+        "a slash does not reach redelegated coins",
+        "chain/state_machine/staking/cuts.py",
+        "if entry.created_at >= since]",
+        "if entry.created_at > 10**18]",
+        (f"{_STAKE_CUTS}::test_a_slash_takes_the_same_part_of_all_that_were_there",),
+    ),
+    Mutant(
+        "moved-leaves",
+        "redelegated coins can leave their new validator at once",
+        "chain/state_machine/staking/delegations.py",
+        "worth_of(delegation.shares - delegation.locked,",
+        "worth_of(delegation.shares,",
+        (f"{_DELEGATING}::test_redelegated_coins_move_at_once_and_stay",),
+    ),
+    Mutant(
+        "last-unit",
+        "rounding leaves coins of a slash over",
+        "chain/state_machine/staking/shares.py",
+        "        amount -= own\n        total -= part\n",
+        "",
+        (f"{_STAKE_CUTS}::test_a_division_gives_all_and_no_part_more_than_it_is",),
+    ),
+    Mutant(
+        "shares-up",
+        "shares are rounded up when they are bought",
+        "chain/state_machine/staking/shares.py",
+        "    return amount * shares // tokens if tokens else 0\n",
+        "    return ceil_div(amount * shares, tokens) if tokens else 0\n",
+        (f"{_STAKE_CUTS}::test_shares_round_for_those_who_stay",),
+    ),
+    Mutant(
+        "keyless-proposer",
+        "a validator without a beacon key is bonded",
+        "chain/state_machine/staking/stakes.py",
+        "    return stake.ready and not stake.jailed and enough\n",
+        "    return not stake.jailed and enough\n",
+        (f"{_STAKE_SET}::test_a_new_validator_is_bonded_when_its_key_is_valid",),
+    ),
+    Mutant(
+        "returns-keyless",
+        "a validator that revoked its key returns without one",
+        "chain/state_machine/registry/component.py",
+        "        VALIDATOR_UNBONDING.to(update_ready),\n",
+        "",
+        (f"{_STAKE_SET}::test_a_bonded_validator_may_revoke_its_key_and_needs_one_to_return",),
+    ),
+    Mutant(
+        "jailed-in-the-block",
+        "a jailed validator backs orders until its block ends",
+        "chain/state_machine/staking/tables.py",
+        "if is_bonded(stake) and not stake.jailed else 0",
+        "if is_bonded(stake) else 0",
+        (f"{_STAKE_SET}::test_a_jailed_validator_backs_nothing_at_once_and_leaves_with_the_block",),
+    ),
+    Mutant(
+        "unpromised-seats",
+        "a validator that promised nothing gets seats",
+        "chain/state_machine/registry/members.py",
+        "    return has_promised and may_serve(validator)\n",
+        "    return may_serve(validator)\n",
+        (f"{_STAKE_SET}::test_a_new_validator_gets_seats_when_it_promises_something",),
+    ),
+    Mutant(
+        "outsider-challenges",
+        "an operator outside the validator set may challenge",
+        "chain/state_machine/disputes/waivers.py",
+        "is_operator = POWERS_GIVEN.has(ctx.store, address)",
+        "is_operator = True",
+        (f"{_LEAVING}::test_a_validator_outside_the_set_may_not_challenge_and_need_not_waive",),
+    ),
+    Mutant(
+        "commission-at-will",
+        "a validator changes its commission at any time",
+        "chain/state_machine/staking/handlers.py",
+        "        if ctx.clock < stake.commission_at + DAY:\n",
+        "        if ctx.clock < stake.commission_at:\n",
+        (f"{_STAKE_SET}::test_the_commission_changes_once_a_day",),
+    ),
+    Mutant(
+        "old-keys-again",
+        "a consensus key is registered twice",
+        "chain/state_machine/staking/handlers.py",
+        "    if OPERATORS.has(ctx.store, sha256(key).digest()[:20]):\n",
+        "    if False:\n",
+        (f"{_STAKE_SET}::test_a_key_of_consensus_is_never_used_twice",),
+    ),
+    Mutant(
+        "younger-first",
+        "of two equal validators the younger is bonded",
+        "chain/state_machine/staking/tables.py",
+        "compute_power(stake.tokens), stake.number",
+        "compute_power(stake.tokens), _POWER_MAX - stake.number",
+        (f"{_STAKE_SET}::test_the_most_powerful_are_bonded_and_of_equal_ones_the_older",),
     ),
 )

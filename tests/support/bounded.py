@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from domain.bounds import (
     ADDRESS,
     MAYBE_ADDRESS,
+    OPERATOR_ADDRESS,
     Distinct,
     Length,
     Many,
@@ -32,6 +33,8 @@ _LETTERS = st.characters(codec="utf-8", categories=("L", "N", "P", "S"), exclude
 # Texts of other forms, each with some examples.
 _FORMS: dict[str, list[Any]] = {
     "a denomination": ["uassay", "ibc/27-Z", "x" * 128],
+    "the type of an Ed25519 key": ["/cosmos.crypto.ed25519.PubKey"],
+    "an Ed25519 key": [b"\x0a\x20" + bytes(32), b"\x0a\x20" + b"\n" * 32],
     "a compressed key": [b"\x02" + bytes(32), b"\x03" + b"\n" * 32],
 }
 _TUPLE_MAX = 3
@@ -93,7 +96,7 @@ def _leaves(kind: Any, marks: tuple[Any, ...]) -> st.SearchStrategy[Any]:
 
 
 def _formed(form: Pattern) -> st.SearchStrategy[Any]:
-    if form in (ADDRESS, MAYBE_ADDRESS):
+    if form in (ADDRESS, MAYBE_ADDRESS, OPERATOR_ADDRESS):
         return ADDRESSES
     if form.what in _FORMS:
         return st.sampled_from(_FORMS[form.what])
@@ -107,7 +110,9 @@ def _formed(form: Pattern) -> st.SearchStrategy[Any]:
 def sample(hint: Any) -> Any:
     """Return one value within its bounds, the same every time, in which every part is there."""
     kind, marks = split(hint)
-    kind, _ = without_none(kind)
+    kind, optional = without_none(kind)
+    if optional:
+        return sample(kind)
     if is_dataclass(kind):
         made: Any = kind
         return made(**{name: sample(part) for name, part in hints_of(made)})
@@ -129,7 +134,7 @@ def _sample_leaf(kind: Any, marks: tuple[Any, ...]) -> Any:
                 # Protobuf leaves out what is 0.
                 return max(low, min(1, high))
             case Pattern():
-                if mark in (ADDRESS, MAYBE_ADDRESS):
+                if mark in (ADDRESS, MAYBE_ADDRESS, OPERATOR_ADDRESS):
                     return SOMEBODY
                 return _FORMS[mark.what][0] if mark.what in _FORMS else "a"
     (size,) = [mark for mark in marks if isinstance(mark, Size)]
@@ -140,7 +145,10 @@ def _sample_leaf(kind: Any, marks: tuple[Any, ...]) -> Any:
 def bends(hint: Any, value: Any) -> Iterator[tuple[str, Any]]:
     """Yield copies of ``value`` with one thing just outside its bounds, each with the path of what it is."""
     kind, marks = split(hint)
-    kind, _ = without_none(kind)
+    kind, optional = without_none(kind)
+    if optional:
+        yield from bends(kind, value)
+        return
     if is_dataclass(kind):
         made: Any = kind
         for name, part in hints_of(made):

@@ -11,7 +11,7 @@ from chain.state_machine.market.orders import is_ending
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import VALIDATOR_GAS
 from chain.state_machine.proof.settlement import advance
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.tables import POWERS_GIVEN, bonded_operators
 from domain.disputes.events import ChallengesWaived
 from domain.disputes.messages import MsgWaive
 from domain.errors import BAD_FIELD, NOT_YOURS, WRONG_STATE, Refusal
@@ -37,7 +37,7 @@ def get_parties(ctx: Context, order: Order) -> set[str]:
 
 def check_challenger(ctx: Context, order: Order, address: str, field: str) -> None:
     """Refuse an account that may not challenge rounds of an order."""
-    is_operator = VALIDATORS.has(ctx.store, address)
+    is_operator = POWERS_GIVEN.has(ctx.store, address)
     if not may_challenge(order.challenges, get_parties(ctx, order), address, is_operator=is_operator):
         reason = "is neither a party of the order nor a validator, and the order does not name it"
         remedy = "use the key of the consumer, of a validator, or of an account that the order names"
@@ -59,7 +59,7 @@ def check_waive(ctx: Context, message: MsgWaive) -> CheckedWaiver:
     if not max(until, leg.first_round) <= message.round < leg.end_round:
         reason = f"is not a round from {max(until, leg.first_round)} to {leg.end_round - 1}"
         raise Refusal(BAD_FIELD, "round", reason, "name the last round that you will not challenge")
-    operators = (validator.operator for validator in VALIDATORS.scan(ctx.store))
+    operators = bonded_operators(ctx.store)
     challengers = {*get_parties(ctx, order), *order.challenges.addresses, *operators}
     return CheckedWaiver(order=order, leg=leg, challengers=tuple(sorted(challengers)))
 

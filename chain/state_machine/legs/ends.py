@@ -19,7 +19,7 @@ from chain.state_machine.market.hooks import Match
 from chain.state_machine.market.orders import end_order, exclude, open_order
 from chain.state_machine.market.tables import BIDS, ORDERS, get_load
 from chain.state_machine.queue import QueueEntry, cancel
-from chain.state_machine.registry.members import is_active
+from chain.state_machine.registry.members import get_active, is_active
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.amount import price_ceil
 from domain.legs.events import LegFailed, OrderDeclined, OrderRestarted, OrderSettled
@@ -157,7 +157,7 @@ def _lacks_states(ctx: Context, order: Order) -> bool:
     unserved = get_unserved(ctx, order)
     if not unserved or not order.next_round:
         return False
-    active = [validator.operator for validator in VALIDATORS.scan(ctx.store) if is_active(validator)]
+    active = [validator.operator for validator in get_active(ctx.store)]
     return len(unserved) >= order.params.max_attempts or all(name in order.excluded for name in active)
 
 
@@ -167,7 +167,7 @@ def _return_unserved(ctx: Context, order: Order) -> None:
     These validators must hold as much stake as is needed to blame a job, because a few validators with little stake
     could belong to the consumer.
     """
-    stakes = {validator.operator: validator.stake for validator in VALIDATORS.scan(ctx.store) if is_active(validator)}
+    stakes = {validator.operator: validator.stake for validator in get_active(ctx.store)}
     number = LEGS.must(ctx.store, order.id, order.legs).verified_leg
     source = LEGS.must(ctx.store, order.id, number)
     if source.part and is_blamed_enough(get_unserved(ctx, order), stakes, order.params):
@@ -391,7 +391,7 @@ def _is_unserved(ctx: Context, order: Order, failures: int) -> bool:
         return True
     if not blaming:
         return False
-    stakes = {validator.operator: validator.stake for validator in VALIDATORS.scan(ctx.store) if is_active(validator)}
+    stakes = {validator.operator: validator.stake for validator in get_active(ctx.store)}
     if all(operator in order.excluded for operator in stakes):
         return True
     return is_blamed_enough(blaming, stakes, order.params)

@@ -15,8 +15,7 @@ from chain.state_machine.legs.hooks import AT_STAKE, COVERED, TAKEN_ROUND
 from chain.state_machine.legs.parts import await_part
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.orders import return_some
-from chain.state_machine.registry.members import cut_stake
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.cuts import cut_stake, get_payable
 from domain.ledger.records import BondKind, BondRow
 from domain.legs.events import PartReturned
 from domain.legs.moves import BURN, COMPENSATION, STAKE_COMPENSATION
@@ -155,8 +154,9 @@ def _replace_right_shares(ctx: Context, order: Order, leg: Leg, returned: int) -
     if row is not None:
         move = Transfer(move=COMPENSATION, source=order.id.hex(), target=order.consumer, amount=from_bond)
         cut_bond(ctx, order.id, row, (move,))
-    from_stake = min(owed - from_bond, VALIDATORS.must(ctx.store, leg.validator).stake)
-    cut_stake(ctx, leg.validator, from_stake, STAKE_COMPENSATION, order.consumer)
+    since = leg.matched_at
+    from_stake = get_payable(ctx.store, leg.validator, owed - from_bond, since)
+    cut_stake(ctx, leg.validator, from_stake, since, STAKE_COMPENSATION, order.consumer)
     ctx.emit(
         PartReturned(
             order=order.id,

@@ -285,6 +285,18 @@ def release_stake(ctx: Context, validator: str, work: int, price: int) -> None:
     mark_if_bidder(ctx, validator)
 
 
+def get_reserved_stake(ctx: Context, validator: str) -> int:
+    """Return the stake that backs a validator's legs, and that votes on slashes may take."""
+    load = get_load(ctx.store, validator)
+    return load.value + load.slash
+
+
+def on_backing(ctx: Context, validator: str, before: int, after: int) -> None:
+    """Let the auction try open orders again if a validator's stake grew."""
+    if after > before:
+        mark_if_bidder(ctx, validator)
+
+
 def reserve_slash(ctx: Context, validator: str, amount: int) -> None:
     """Reserve stake that a vote on a slash may take."""
     load = get_load(ctx.store, validator)

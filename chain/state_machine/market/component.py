@@ -3,7 +3,7 @@
 from chain.state_machine.component import Component
 from chain.state_machine.market import gas
 from chain.state_machine.market.auction import apply_auction
-from chain.state_machine.market.book import on_bid
+from chain.state_machine.market.book import get_reserved_stake, on_backing, on_bid
 from chain.state_machine.market.handlers import HANDLERS
 from chain.state_machine.market.holds import on_hold
 from chain.state_machine.market.invariants import INVARIANTS
@@ -36,6 +36,7 @@ from chain.state_machine.market.tables import (
     TIME_TO_LIVE_DUE,
 )
 from chain.state_machine.queue import Effect
+from chain.state_machine.staking.hooks import BACKING_CHANGED, RESERVED
 from chain.state_machine.steps import END
 
 COMPONENT = Component(
@@ -63,7 +64,7 @@ COMPONENT = Component(
         Effect(HOLD_DUE, on_hold),
         Effect(BID_DUE, on_bid),
     ),
-    hooks=(END.to(apply_auction),),
+    hooks=(END.to(apply_auction), RESERVED.to(get_reserved_stake), BACKING_CHANGED.to(on_backing)),
     answers=ANSWERS,
     invariants=INVARIANTS,
     due_percent=gas.AUCTION_PERCENT,

@@ -21,6 +21,7 @@ from chain.state_machine.market.tables import (
     open_key,
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
+from chain.state_machine.registry.members import get_active
 from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS
 from domain.errors import DEADLINE_PASSED, Refusal
 from domain.ledger.records import BondKind, BondRow
@@ -215,12 +216,13 @@ def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
     parties = {winner, order.consumer}
     escrow = ESCROWS.must(ctx.store, order.id)
     parties.update(row.address for row in escrow.depositors)
-    parties.update(operator.decode() for _, operator in ORDER_PARTIES.keys(ctx.store, order.id))
-    return tuple(
-        validator.operator
-        for validator in VALIDATORS.scan(ctx.store)
-        if validator.operator in parties or CLUSTERS.has(ctx.store, winner, validator.operator)
-    )
+    parties.update(name.decode() for _, name in ORDER_PARTIES.keys(ctx.store, order.id))
+    members = [
+        validator.operator for validator in get_active(ctx.store) if CLUSTERS.has(ctx.store, winner, validator.operator)
+    ]
+    # A party that is outside the validator set now may be in it when something is drawn.
+    operators = (name for name in sorted(parties) if VALIDATORS.has(ctx.store, name))
+    return tuple(sorted({*operators, *members}))
 
 
 def check_before(ctx: Context, name: str, deadline: int) -> None:

@@ -34,8 +34,8 @@ from chain.state_machine.proof.tables import (
     lot_key,
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
-from chain.state_machine.registry.members import is_active
-from chain.state_machine.registry.tables import LAST_REVEALS, VALIDATORS
+from chain.state_machine.registry.members import get_active
+from chain.state_machine.registry.tables import LAST_REVEALS
 from chain.state_machine.tables import number_of
 from domain.codec import pack
 from domain.hashing import hash_fields
@@ -167,7 +167,7 @@ def take_complete(ctx: Context) -> Iterator[tuple[LotKey, Lot]]:
     groups = _get_groups(ctx) if ctx.revealed else []
     if not groups:
         return
-    active = [validator for validator in VALIDATORS.scan(ctx.store) if is_active(validator)]
+    active = get_active(ctx.store)
     stake = sum(validator.stake for validator in active)
     heights = {last.operator: last.height for last in LAST_REVEALS.scan(ctx.store)}
     revealers = [

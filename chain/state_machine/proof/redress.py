@@ -6,8 +6,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import cut_bond, get_job_bond, get_withheld, pay_from_deposits
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.registry.members import cut_stake
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.cuts import cut_stake, get_payable
 from domain.legs.moves import BURN, COMPENSATION, STAKE_COMPENSATION
 from domain.legs.records import Leg
 from domain.moves import Transfer
@@ -57,10 +56,10 @@ def pay_redress(ctx: Context, leg: Leg, share: Share, owed: tuple[int, int]) -> 
             Transfer(move=BURN, source=source, target="", amount=bond_burnt),
         )
         cut_bond(ctx, order_id, row, moves)
-    stake = VALIDATORS.must(ctx.store, leg.validator).stake
-    (stake_paid, stake_burnt), _ = take_from(stake, owed)
-    cut_stake(ctx, leg.validator, stake_paid, STAKE_COMPENSATION, provider)
-    cut_stake(ctx, leg.validator, stake_burnt, STAKE_BURN)
+    since = leg.matched_at
+    (stake_paid, stake_burnt), _ = take_from(get_payable(ctx.store, leg.validator, sum(owed), since), owed)
+    cut_stake(ctx, leg.validator, stake_paid, since, STAKE_COMPENSATION, provider)
+    cut_stake(ctx, leg.validator, stake_burnt, since, STAKE_BURN)
     return Redress(
         paid=withheld_paid + bond_paid + stake_paid,
         burnt=withheld_burnt + bond_burnt + stake_burnt,

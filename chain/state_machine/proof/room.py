@@ -28,8 +28,9 @@ from chain.state_machine.proof.tables import (
     PanelSubject,
 )
 from chain.state_machine.queue import QueueEntry, cancel, schedule
-from chain.state_machine.registry.members import may_serve
+from chain.state_machine.registry.members import may_audit
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.staking.tables import count_bonded
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, PFLOP
 from domain.keys import PanelKey
@@ -121,7 +122,7 @@ def weigh_room(ctx: Context, _: QueueEntry) -> int:
 
 def weigh_ask(ctx: Context) -> int:
     """Return the gas of computing the room and the parties; both computations read all validators."""
-    return 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+    return 2 * VALIDATOR_GAS * count_bonded(ctx.store)
 
 
 def _begin(ctx: Context, order: Order, panel: Panel) -> None:
@@ -185,7 +186,7 @@ def _room(ctx: Context, able: int) -> int:
 def _count_able(ctx: Context, order: Order) -> int:
     """Return the number of validators in the set that could audit the order when it was submitted."""
     found = (VALIDATORS.get(ctx.store, name) for name in ORDER_AUDITORS.must(ctx.store, order.id).operators)
-    return sum(1 for validator in found if validator is not None and may_serve(validator))
+    return sum(1 for validator in found if validator is not None and may_audit(validator))
 
 
 def _turn(ctx: Context, order: Order, panel: Panel) -> tuple[int, bytes, int, int, int]:

@@ -16,7 +16,7 @@ from chain.state_machine.proof.left import get_stand_end
 from chain.state_machine.proof.seats import stop_panel, weigh_panel
 from chain.state_machine.proof.tables import PANELS, ROUNDS, TAKING
 from chain.state_machine.queue import QueueEntry
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.tables import count_bonded
 from domain.keys import RoundKey
 from domain.ledger.records import BondRow
 from domain.legs.records import Leg
@@ -109,6 +109,6 @@ def weigh_void(ctx: Context, entry: QueueEntry) -> int:
     includes the end of disputes, and the burn of a refund that the consumer may have given up.
     """
     key = entry.round_key
-    validators = 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+    validators = 2 * VALIDATOR_GAS * count_bonded(ctx.store)
     panels = sum(map(weigh_panel, PANELS.scan(ctx.store, *key)))
     return PAY_GAS + validators + panels + sum(WEIGH_VOIDED(ctx, key))

@@ -58,8 +58,9 @@ def weigh_stage(ctx: Context, entry: QueueEntry) -> int:
 
 
 def _weigh_ruling(ctx: Context, panel: Panel) -> int:
+    operator = LEGS.must(ctx.store, panel.order_id, panel.leg).validator
     # The round may become void, its refund may be burnt, and the bond of an appeal returns or is burnt.
-    return 2 * weigh_panel(panel) + BOND_GAS * (len(panel.places) + 2) + PAY_GAS + weigh_slash(ctx)
+    return 2 * weigh_panel(panel) + BOND_GAS * (len(panel.places) + 2) + PAY_GAS + weigh_slash(ctx, operator)
 
 
 def on_work(ctx: Context, entry: QueueEntry) -> None:

@@ -37,8 +37,8 @@ from chain.state_machine.proof.tables import (
     PanelSubject,
 )
 from chain.state_machine.queue import cancel, schedule
-from chain.state_machine.registry.members import cut_stake
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.cuts import cut_stake, get_payable
 from domain.amount import price_floor
 from domain.keys import PanelKey
 from domain.ledger.moves import COMMUNITY_POT
@@ -169,9 +169,9 @@ def cut_seat(
     price = audit_price(order.params, leg.price)
     tier = tier_of(leg)
     pay = sum(tier.cost(order.terms, panel.places[number].place.kind, price) for number in places)
-    stake = VALIDATORS.must(ctx.store, seat.validator).stake
-    cut = max(0, min(seat_cut(order.params, pay, times, least), most, stake))
-    cut_stake(ctx, seat.validator, cut, CUT)
+    loss = max(0, min(seat_cut(order.params, pay, times, least), most))
+    cut = get_payable(ctx.store, seat.validator, loss, leg.matched_at)
+    cut_stake(ctx, seat.validator, cut, leg.matched_at, CUT)
     SEATS.update(ctx.store, *key, seat.number, cut=seat.cut + cut)
     PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *key) + cut, *key)
     return cut

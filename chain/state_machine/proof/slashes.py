@@ -18,8 +18,11 @@ from chain.state_machine.proof.room import get_panel_parties, move_panel
 from chain.state_machine.proof.seats import settle_panel
 from chain.state_machine.proof.tables import JAIL_DUE, PANEL_POTS, PANELS, PanelSubject
 from chain.state_machine.queue import QueueEntry, schedule
-from chain.state_machine.registry.members import count_fault, cut_stake, release
+from chain.state_machine.registry.members import count_fault, release
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.cuts import get_slashable_stake, slash_stake
+from chain.state_machine.staking.gas import STAKE_GAS
+from chain.state_machine.staking.tables import REDELEGATION_COUNTS, count_bonded
 from domain.amount import price_ceil
 from domain.legs.records import Leg
 from domain.market.records import Order
@@ -42,9 +45,9 @@ def _slash(ctx: Context, leg: Leg, panel: Panel, amount: int) -> int:
 
     All rounds of a leg together count as one fault.
     """
-    amount = min(amount, VALIDATORS.must(ctx.store, leg.validator).stake)
+    amount = min(amount, get_slashable_stake(ctx.store, leg.validator, leg.matched_at))
     before = any(other.slash and not other.votes_on_slash for other in _get_others(ctx, leg, panel))
-    cut_stake(ctx, leg.validator, amount, SLASH)
+    slash_stake(ctx, leg.validator, amount, leg.matched_at, SLASH)
     PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *panel.key) + amount, *panel.key)
     PANELS.update(ctx.store, *panel.key, slash=amount)
     ctx.emit(ValidatorSlashed(panel.key, leg.validator, amount))
@@ -104,9 +107,10 @@ def on_jail(ctx: Context, entry: QueueEntry) -> None:
         mark_if_bidder(ctx, operator)
 
 
-def weigh_slash(ctx: Context) -> int:
-    """Return the gas of a slash, or of opening a vote; both read all validators."""
-    return 2 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+def weigh_slash(ctx: Context, operator: str) -> int:
+    """Return the gas of a slash, or of opening a vote; both read all validators, and the redelegations from one."""
+    moved = REDELEGATION_COUNTS.get(ctx.store, operator)
+    return 2 * VALIDATOR_GAS * count_bonded(ctx.store) + 2 * STAKE_GAS * (moved + 1)
 
 
 def _get_slash(ctx: Context, order: Order, leg: Leg, panel: Panel) -> int:
@@ -115,7 +119,7 @@ def _get_slash(ctx: Context, order: Order, leg: Leg, panel: Panel) -> int:
     The stake that may be lost in votes on other rounds of the leg counts as already taken.
     """
     taken = sum(other.slash for other in _get_others(ctx, leg, panel))
-    stake = VALIDATORS.must(ctx.store, leg.validator).stake
+    stake = get_slashable_stake(ctx.store, leg.validator, leg.matched_at)
     return compute_slash(order.params, stake, price_ceil(leg.work, leg.price), taken)
 
 

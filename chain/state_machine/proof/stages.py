@@ -34,8 +34,9 @@ from chain.state_machine.proof.tables import (
     PanelSubject,
 )
 from chain.state_machine.queue import schedule
-from chain.state_machine.registry.members import may_serve
+from chain.state_machine.registry.members import get_active, may_audit
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.tables import count_bonded
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, ceil_div
 from domain.keys import PanelKey, RoundKey
@@ -166,7 +167,7 @@ def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
     if subject.stage == AUDIT_STAGE:
         return weigh_ask(ctx)
     panel = PANELS.must(ctx.store, *subject.panel)
-    validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
+    validators = count_bonded(ctx.store)
     groups = len(panel.open_groups) or len(panel.wanted)
     reads = VALIDATOR_GAS * ((2 + groups) * validators + panel.seats) + weigh_places(ctx, panel)
     seats = panel.seats - panel.first_seat if panel.repeats else sum(panel.wanted)
@@ -269,9 +270,7 @@ def get_pool(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> list[Valida
     """
     parties = set(get_panel_parties(ctx, order, leg, key))
     active = [
-        validator
-        for validator in VALIDATORS.scan(ctx.store)
-        if validator.operator not in parties and may_serve(validator)
+        validator for validator in get_active(ctx.store) if validator.operator not in parties and may_audit(validator)
     ]
     listed = set(ORDER_AUDITORS.must(ctx.store, order.id).operators)
     left = [validator for validator in active if validator.operator in listed]

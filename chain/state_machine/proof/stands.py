@@ -18,8 +18,7 @@ from chain.state_machine.proof.seats import settle_panel
 from chain.state_machine.proof.shares import change_share, count_share
 from chain.state_machine.proof.tables import FORFEIT_DUE, PANEL_POTS, PANELS, ROUNDS, SEATS, SHARES
 from chain.state_machine.queue import QueueEntry, schedule
-from chain.state_machine.registry.members import cut_stake
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.cuts import cut_stake, get_payable
 from domain.amount import price_floor
 from domain.ledger.records import BondRow
 from domain.legs.moves import BURN
@@ -103,8 +102,8 @@ def _take_for_seats(ctx: Context, order: Order, leg: Leg, panel: Panel) -> int:
     costs = [cost(order.terms, place.place.kind, price) for place in panel.places]
     seats = SEATS.scan(ctx.store, *panel.key)
     most = sum(order.params.answer_fee + sum(costs[number] for number in seat.places) for seat in seats)
-    amount = min(most, VALIDATORS.must(ctx.store, leg.validator).stake)
-    cut_stake(ctx, leg.validator, amount, SLASH)
+    amount = get_payable(ctx.store, leg.validator, most, leg.matched_at)
+    cut_stake(ctx, leg.validator, amount, leg.matched_at, SLASH)
     PANEL_POTS.set(ctx.store, PANEL_POTS.get(ctx.store, *panel.key) + amount, *panel.key)
     return amount
 

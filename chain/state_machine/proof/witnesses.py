@@ -31,7 +31,7 @@ from chain.state_machine.proof.tables import (
     WitnessSubject,
 )
 from chain.state_machine.queue import QueueEntry, schedule
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.tables import count_bonded
 from domain.keys import RoundKey, ShareKey
 from domain.legs.moves import COMPENSATION
 from domain.legs.records import Leg
@@ -122,7 +122,7 @@ def draw_witnesses(ctx: Context, subject: WitnessSubject, beacon: bytes) -> None
 def weigh_witnesses(ctx: Context, subject: WitnessSubject) -> int:
     """Return the gas of drawing witnesses; it depends on the validators that are read, and on those that are drawn."""
     auditors = ORDERS.must(ctx.store, subject.share.order_id).params.auditors
-    validators = sum(1 for _ in VALIDATORS.keys(ctx.store))
+    validators = count_bonded(ctx.store)
     return 3 * VALIDATOR_GAS * validators + SEAT_GAS * count_witnesses(auditors)
 
 

@@ -8,21 +8,22 @@ nevertheless, it has no beacon either.
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from itertools import islice, takewhile
 
 from chain.state_machine.context import HEAD, Context
-from chain.state_machine.registry.tables import (
-    BEACON_KEYS,
-    LAST_REVEALS,
-    VALIDATORS,
-    LastReveal,
-    get_operator,
-)
+from chain.state_machine.registry.tables import BEACON_KEYS, FIRST_KEYS, LAST_REVEALS, VALIDATORS, LastReveal
+from chain.state_machine.staking.stakes import set_ready
+from chain.state_machine.staking.tables import VALIDATOR_STAKES, get_operator, is_bonded
 from chain.state_machine.store import Overlay
+from chain.state_machine.tables import number_of
 from domain.beacon import next_beacon, reveal_message
 from domain.block import Block, TxResult
 from domain.errors import BAD_PROOF, Refusal
 from domain.registry.params import RegistryParams
 from domain.registry.records import BeaconKey, Validator
+
+FIRST_KEYS_MAX = 64
+"""Number of validators whose first key may become valid in a block."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +81,8 @@ def set_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[BeaconKey, 
     added = BeaconKey(key, ctx.height + ctx.block.params.of(RegistryParams).beacon_delay)
     VALIDATORS.update(ctx.store, operator, beacon_keys=(*remaining, added))
     BEACON_KEYS.mark(ctx.store, key)
+    if not VALIDATOR_STAKES.must(ctx.store, operator).ready:
+        FIRST_KEYS.mark(ctx.store, added.valid_from, operator)
     return added, _dropped(validator, remaining)
 
 
@@ -96,7 +99,31 @@ def revoke_beacon_key(ctx: Context, operator: str, key: bytes) -> tuple[bytes, .
         if beacon.key != key and not (was_valid and beacon.valid_from <= ctx.height)
     )
     VALIDATORS.update(ctx.store, operator, beacon_keys=remaining)
+    update_ready(ctx, operator)
     return _dropped(validator, remaining)
+
+
+def update_ready(ctx: Context, operator: str) -> None:
+    """Let a validator outside the set be bonded only if it has a valid key, so that it can make reveals.
+
+    A bonded validator stays, because the owner of a stolen key must be able to revoke it at once.
+    """
+    if is_bonded(VALIDATOR_STAKES.must(ctx.store, operator)):
+        return
+    keys = VALIDATORS.must(ctx.store, operator).beacon_keys
+    is_valid = any(beacon.valid_from <= ctx.height for beacon in keys)
+    set_ready(ctx, operator, ready=is_valid)
+    for beacon in keys:
+        if not is_valid:
+            FIRST_KEYS.mark(ctx.store, beacon.valid_from, operator)
+
+
+def on_begin(ctx: Context) -> None:
+    """Let validators be bonded whose first key is valid now. A block looks at ``FIRST_KEYS_MAX``; others wait."""
+    due = takewhile(lambda key: number_of(key[0]) <= ctx.height, FIRST_KEYS.keys(ctx.store))
+    for height, operator in list(islice(due, FIRST_KEYS_MAX)):
+        FIRST_KEYS.delete(ctx.store, number_of(height), operator)
+        update_ready(ctx, operator.decode())
 
 
 def _dropped(before: Validator, remaining: Iterable[BeaconKey]) -> tuple[bytes, ...]:

@@ -1,36 +1,96 @@
-"""Members of the network: validators with their stake, power and audit promises, and providers in clusters."""
+"""Members of the network: validators with their stake and audit promises, and providers in clusters."""
 
 from dataclasses import replace
+from hashlib import sha256
 
 from chain.state_machine.context import Context
-from chain.state_machine.ledger.balances import LedgerBroken, apply_transfer
 from chain.state_machine.ledger.tables import BONDED_SHARES
-from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, STAKES_BEFORE, VALIDATORS
+from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
+from chain.state_machine.staking.tables import backing_of, bonded_operators, compute_power
 from chain.state_machine.store import Overlay
-from domain.block import ValidatorUpdate
 from domain.errors import WRONG_STATE, Refusal
-from domain.genesis import POWER_REDUCTION
-from domain.moves import Move, Transfer
 from domain.registry.events import AuditsPromised, FaultCounted, ProviderAdmitted, ValidatorReleased
 from domain.registry.params import RegistryParams
 from domain.registry.records import FAULTS_KEPT, Provider, Validator
+from domain.staking.records import ValidatorStake
 from pol.rules.panels import Promised
 from pol.rules.slashes import is_jailed, recent_faults
 
+NO_PROMISE = 1
+"""Speed (FLOP/s) and data rate (bytes/s) of a validator that has promised nothing, so that it gets no seats."""
 
-def compute_power(validator: Validator) -> int:
-    """Return a validator's consensus power. The jail does not change it."""
-    return validator.stake // POWER_REDUCTION
+
+def new_validator(stake: ValidatorStake) -> Validator:
+    """Return the record of a validator that has no endpoint, no key and no promise yet."""
+    return Validator(
+        operator=stake.operator,
+        moniker=stake.description.moniker,
+        cons_key=stake.cons_key,
+        cons_address=sha256(stake.cons_key).digest()[:20],
+        stake=backing_of(stake),
+        jailed=False,
+        endpoint="",
+        certificate=b"",
+        orders_settled=0,
+        legs_failed=0,
+        audits_answered=0,
+        audits_missed=0,
+        audit_speed=NO_PROMISE,
+        audit_rate=NO_PROMISE,
+    )
+
+
+def copy_of(stake: ValidatorStake, validator: Validator) -> Validator:
+    """Return the record of a validator with what staking knows about it."""
+    new = new_validator(stake)
+    return replace(
+        validator,
+        moniker=new.moniker,
+        cons_key=new.cons_key,
+        cons_address=new.cons_address,
+        stake=new.stake,
+    )
+
+
+def on_created(ctx: Context, stake: ValidatorStake) -> None:
+    """Register a new validator."""
+    VALIDATORS.put(ctx.store, new_validator(stake))
+
+
+def on_edited(ctx: Context, _: ValidatorStake, stake: ValidatorStake) -> None:
+    """Take over a new name."""
+    VALIDATORS.put(ctx.store, copy_of(stake, VALIDATORS.must(ctx.store, stake.operator)))
+
+
+def on_backing(ctx: Context, operator: str, _: int, backing: int) -> None:
+    """Take over the stake that backs a validator's orders."""
+    VALIDATORS.update(ctx.store, operator, stake=backing)
 
 
 def is_active(validator: Validator) -> bool:
-    """Return whether a validator is in the validator set."""
-    return compute_power(validator) > 0
+    """Return whether a validator is in the validator set, and has power there."""
+    return compute_power(validator.stake) > 0
+
+
+def get_active(store: Overlay) -> list[Validator]:
+    """Return the validators of the validator set, by operator. All draws and votes walk over these alone."""
+    bonded = (VALIDATORS.must(store, operator) for operator in bonded_operators(store))
+    return [validator for validator in bonded if is_active(validator)]
 
 
 def may_serve(validator: Validator) -> bool:
-    """Return whether a validator gets new matches and seats: it is in the validator set and not jailed."""
+    """Return whether a validator gets new matches: it is in the validator set and not jailed."""
     return is_active(validator) and not validator.jailed
+
+
+def may_audit(validator: Validator) -> bool:
+    """Return whether a validator gets seats: it may serve, and has promised a speed and a data rate.
+
+    A promise that was halved until nothing is left still counts. Otherwise validators that were silenced would leave
+    the panels to others.
+    """
+    has_promised = validator.promise_halved_at > 0 or max(validator.audit_speed, validator.audit_rate) > NO_PROMISE
+    return has_promised and may_serve(validator)
 
 
 def get_promised(store: Overlay) -> list[Promised]:
@@ -42,8 +102,8 @@ def get_promised(store: Overlay) -> list[Promised]:
             speed=validator.audit_speed,
             rate=validator.audit_rate,
         )
-        for validator in VALIDATORS.scan(store)
-        if may_serve(validator)
+        for validator in get_active(store)
+        if may_audit(validator)
     ]
 
 
@@ -89,7 +149,7 @@ def count_fault(ctx: Context, operator: str) -> int:
     """
     params = ctx.block.params.of(RegistryParams)
     faults = recent_faults(VALIDATORS.must(ctx.store, operator).faults, ctx.clock, params.fault_period)
-    others = sum(1 for each in VALIDATORS.scan(ctx.store) if each.operator != operator and may_serve(each))
+    others = sum(1 for each in get_active(ctx.store) if each.operator != operator and may_serve(each))
     until = ctx.clock + params.jail_time if is_jailed(faults, others) else 0
     kept = () if until else faults[-FAULTS_KEPT:]
     VALIDATORS.update(ctx.store, operator, faults=kept)
@@ -103,38 +163,6 @@ def release(ctx: Context, operator: str) -> None:
     """Release a validator from the jail."""
     VALIDATORS.update(ctx.store, operator, jailed=False, jailed_until=0)
     ctx.emit(ValidatorReleased(operator))
-
-
-def cut_stake(ctx: Context, operator: str, amount: int, move: Move, target: str = "") -> None:
-    """Move coins out of a validator's stake; its power changes at the end of the block."""
-    if amount == 0:
-        return
-    stake = VALIDATORS.must(ctx.store, operator).stake
-    if stake < amount:
-        raise LedgerBroken(f"the stake of {operator} lacks {amount - stake}")
-    VALIDATORS.update(ctx.store, operator, stake=stake - amount)
-    if not STAKES_BEFORE.has(ctx.store, operator):
-        STAKES_BEFORE.set(ctx.store, stake, operator)
-    apply_transfer(ctx, Transfer(move=move, source=operator, target=target, amount=amount))
-
-
-def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
-    """Return the changes of consensus power that are due, by operator, and remove them from the state.
-
-    If no validator has power, return nothing: the old powers stay, so that the chain does not stop. The changes are
-    then returned in the first block in which some validator has power.
-    """
-    changed = list(STAKES_BEFORE.scan(ctx.store))
-    if not changed or not any(map(is_active, VALIDATORS.iterate(ctx.store))):
-        return ()
-    updates = []
-    for (operator,), stake_before in changed:
-        STAKES_BEFORE.delete(ctx.store, operator)
-        validator = VALIDATORS.must(ctx.store, operator.decode())
-        power = compute_power(validator)
-        if power != compute_power(replace(validator, stake=stake_before)):
-            updates.append(ValidatorUpdate(validator.cons_key, power))
-    return tuple(updates)
 
 
 def check_free(ctx: Context, provider: str) -> None:

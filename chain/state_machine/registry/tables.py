@@ -2,8 +2,7 @@
 
 from dataclasses import dataclass
 
-from chain.state_machine.store import Overlay
-from chain.state_machine.tables import BytesTable, KeySet, Numbers, Table
+from chain.state_machine.tables import KeySet, Table
 from domain.registry.records import Provider, Validator
 
 
@@ -17,18 +16,11 @@ class LastReveal:
 
 
 VALIDATORS = Table(0x18, "validator", Validator, lambda r: (r.operator,))
-# Key: consensus address; value: operator.
-OPERATORS = BytesTable(0x19, "operator")
-# Key: operator. Value: the stake before the first change that the validator's consensus power does not show yet.
-STAKES_BEFORE = Numbers(0x1A, "stake before the block")
+# Key: height from which a beacon key is valid, operator that cannot be bonded before.
+FIRST_KEYS = KeySet(0x1A, "first beacon key")
 PROVIDERS = Table(0x1C, "provider", Provider, lambda r: (r.address,))
 # Key: validator, provider that it admitted.
 CLUSTERS = KeySet(0x1D, "member of a cluster")
 LAST_REVEALS = Table(0x1F, "last reveal", LastReveal, lambda r: (r.operator,))
 # Every key that was ever registered; none may be registered twice.
 BEACON_KEYS = KeySet(0x17, "beacon key")
-
-
-def get_operator(store: Overlay, cons_address: bytes) -> str:
-    """Return the operator of the validator with a consensus address; an empty string if there is none."""
-    return (OPERATORS.get(store, cons_address) or b"").decode()

@@ -25,8 +25,8 @@ from domain.market.queries import BidsRequest, OrdersRequest
 from domain.market.records import OrderState
 from domain.proof.moves import AUDITS_POT
 from domain.proof.queries import PanelDutiesRequest
-from domain.registry.moves import STAKES_POT
 from domain.registry.queries import ProvidersRequest, ValidatorsRequest
+from domain.staking.moves import STAKES_POT
 from tests.support.chain_harness import cons_address
 from tests.support.chain_market import PRICE, submit
 from tests.support.solo_node import ALICE, STRANGER, making_blocks, running

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
+from cosmpy.protos.cosmos.staking.v1beta1 import tx_pb2 as staking
 
 from assay.disputes.v1 import tx_pb2 as disputes
 from assay.market.v1 import tx_pb2 as market
@@ -71,7 +72,10 @@ def check(hint: Any, descriptor: Any, seen: set[str]) -> None:
 def compare(hint: Any, field: Any, seen: set[str]) -> None:
     """Compare one field."""
     hint, optional = without_none(hint)
-    assert not optional or field.message_type is not None, f"{field.full_name}: None needs presence"
+    # A text without characters is no number.
+    is_digits = split(hint)[0] is int and field.type == field.TYPE_STRING
+    has_presence = field.message_type is not None or is_digits
+    assert not optional or has_presence, f"{field.full_name}: None needs presence"
     repeated = item_of(split(hint)[0])
     assert (repeated is not None) == (field.label == field.LABEL_REPEATED), field.full_name
     item, _ = split(hint if repeated is None else repeated)
@@ -85,7 +89,8 @@ def compare(hint: Any, field: Any, seen: set[str]) -> None:
         }
     else:
         kinds = {
-            int: {field.TYPE_STRING, field.TYPE_UINT32, field.TYPE_UINT64, field.TYPE_INT32} | {field.TYPE_ENUM},
+            int: {field.TYPE_STRING, field.TYPE_UINT32, field.TYPE_UINT64, field.TYPE_INT32}
+            | {field.TYPE_INT64, field.TYPE_ENUM},
             str: {field.TYPE_STRING},
             bytes: {field.TYPE_BYTES},
             bool: {field.TYPE_BOOL},
@@ -115,8 +120,13 @@ def test_every_message_and_every_protobuf_message_has_its_twin() -> None:
         for name in file.message_types_by_name
         if name.startswith("Msg") and not name.endswith("Response")
     }
+    staked = {
+        f"/{staking.DESCRIPTOR.package}.{name}"
+        for name in staking.DESCRIPTOR.message_types_by_name
+        if not name.endswith("Response") and name != "MsgUpdateParams"
+    }
     # The reveal is no message of a transaction.
-    assert ours | {"/cosmos.bank.v1beta1.MsgSend"} == {REVEAL_URL, *TYPE_URLS}
+    assert ours | staked | {"/cosmos.bank.v1beta1.MsgSend"} == {REVEAL_URL, *TYPE_URLS}
     assert "/assay.market.v1.MsgSubmitOrder" in TYPE_URLS
 
 

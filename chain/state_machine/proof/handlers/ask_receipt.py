@@ -26,7 +26,7 @@ from chain.state_machine.proof.handlers.include_share import (
 from chain.state_machine.proof.shares import find_share
 from chain.state_machine.proof.tables import DELIVERIES, RECEIPT_ASKS, ROUNDS, SHARES, WITNESS_DUTIES
 from chain.state_machine.proof.witnesses import HOLD_REASON, ask_witnesses, list_strangers, take_witness
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.tables import count_bonded
 from chain.state_machine.store import Overlay
 from domain.amount import in_assay
 from domain.errors import (
@@ -106,7 +106,7 @@ def _check_share(ctx: Context, share: Share, message: MsgAskReceipt) -> None:
 
 def weigh_ask_receipt(ctx: Context, _: MsgAskReceipt, __: CheckedAsk) -> int:
     """Return the gas of finding the strangers and the parties, for which all validators are read several times."""
-    return 5 * VALIDATOR_GAS * sum(1 for _ in VALIDATORS.keys(ctx.store))
+    return 5 * VALIDATOR_GAS * count_bonded(ctx.store)
 
 
 def apply_ask(ctx: Context, message: MsgAskReceipt, checked: CheckedAsk) -> None:

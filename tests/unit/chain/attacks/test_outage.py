@@ -36,7 +36,7 @@ def test_an_accomplice_is_not_left_alone_by_the_silence_of_others() -> None:
 
     def lower(overlay: Overlay) -> None:
         for name in market.validators[1:-1]:
-            VALIDATORS.update(overlay, name, audit_speed=1, audit_rate=1)
+            VALIDATORS.update(overlay, name, audit_speed=1, audit_rate=1, promise_halved_at=1)
 
     market.chain.change(lower)
     market.train_round(order_id)

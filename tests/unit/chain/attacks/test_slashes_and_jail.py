@@ -8,6 +8,7 @@ from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.market.book import get_backing
 from chain.state_machine.registry.members import is_active
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.tables import VALIDATOR_STAKES
 from chain.state_machine.store import Overlay
 from consumer.panels import describe_panel, panel_rows
 from domain.ledger.moves import BURNT_POT, COMMUNITY_POT
@@ -301,6 +302,7 @@ def test_the_slash_is_bounded_by_the_stake() -> None:
 
     def shrink(overlay: Overlay) -> None:
         VALIDATORS.update(overlay, "v0", stake=10**8)
+        VALIDATOR_STAKES.update(overlay, "v0", tokens=10**8)
 
     market.chain.checked = False
     market.chain.change(shrink)

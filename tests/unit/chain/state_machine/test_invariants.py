@@ -45,6 +45,7 @@ from chain.state_machine.proof.tables import (
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.rules import RULES
+from chain.state_machine.staking.tables import VALIDATOR_STAKES
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
 from domain.keys import ShareRef
@@ -236,7 +237,8 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "negative pot": (add(POTS, -(10**15), "fees"), "a pot has a negative count"),
     "a coin from nowhere": (add(BALANCES, 1, "carol", "uassay"), "accounts hold"),
     "a bond from nowhere": (edit(BOND_ACCOUNTS, "v1", free=5), "bonds hold"),
-    "stake from nowhere": (edit(VALIDATORS, "v1", stake=5), "stakes hold"),
+    "stake from nowhere": (edit(VALIDATOR_STAKES, "v1", tokens=5), "stakes hold"),
+    "another stake in the market": (edit(VALIDATORS, "v1", stake=5), "the registry has another stake"),
     "a pot from nowhere": (lambda s, o: PANEL_POTS.set(s, 5, o, 1, 0, 0), "audits hold"),
     "held": (edit(TALLIES, ORDER, held=5), "but 5 were counted"),
     "a deposit of nobody": (deposit_of_nobody, "escrows hold"),

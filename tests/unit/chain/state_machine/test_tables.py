@@ -9,8 +9,9 @@ from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES, Tally
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import SWEEP, Sweep
 from chain.state_machine.proof.tables import SHARES
-from chain.state_machine.registry.tables import CLUSTERS, OPERATORS, STAKES_BEFORE
+from chain.state_machine.registry.tables import CLUSTERS
 from chain.state_machine.rules import RULES
+from chain.state_machine.staking.tables import OPERATORS, REDELEGATION_COUNTS
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.tables import Space
 from domain.ledger.records import BondKind, BondRow
@@ -21,6 +22,7 @@ OWNERS = (
     "queue",
     "gas_price",
     "ledger.tables",
+    "staking.tables",
     "registry.tables",
     "market.tables",
     "legs.tables",
@@ -39,7 +41,7 @@ def test_every_table_is_in_the_value_of_its_component() -> None:
     spaces = {
         value for owner in OWNERS for value in vars(import_module(f"{S}.{owner}")).values() if isinstance(value, Space)
     }
-    assert len(spaces) == 73
+    assert len(spaces) == 84
     assert set(RULES.tables.values()) == spaces
 
 
@@ -84,10 +86,10 @@ def test_marks_numbers_and_bytes(store: Overlay) -> None:
     assert list(CLUSTERS.keys(store, "v", after=("v", "p"))) == [(b"v", b"q")]
     CLUSTERS.delete(store, "v", "p")
     assert [CLUSTERS.has(store, "v", name) for name in ("p", "q")] == [False, True]
-    assert STAKES_BEFORE.get(store, "v") == 0
-    STAKES_BEFORE.set(store, 7, "v")
-    assert STAKES_BEFORE.get(store, "v") == 7
-    assert list(STAKES_BEFORE.scan(store)) == [((b"v",), 7)]
+    assert REDELEGATION_COUNTS.get(store, "v") == 0
+    REDELEGATION_COUNTS.set(store, 7, "v")
+    assert REDELEGATION_COUNTS.get(store, "v") == 7
+    assert list(REDELEGATION_COUNTS.scan(store)) == [((b"v",), 7)]
     assert OPERATORS.get(store, b"c") is None
     OPERATORS.set(store, b"v", b"c")
     assert OPERATORS.get(store, b"c") == b"v"

@@ -35,7 +35,7 @@ from domain.ledger.records import Coin
 from domain.node.queries import StatusRequest
 from domain.params import local_params
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider, MsgRevokeBeaconKey
-from domain.registry.moves import STAKES_POT
+from domain.staking.moves import STAKES_POT
 from domain.vocabulary import POTS as ALL_POTS
 from pol.rules.lots import draw_duty_segments, seed
 from tests.support.chain_harness import CRYPTO, Chain, beacon_key, make_genesis, prove

@@ -1,0 +1,1 @@
+"""Staking: the coins behind validators, the validator set, and stake that leaves."""

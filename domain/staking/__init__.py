@@ -1,0 +1,1 @@
+"""Words of staking: validators' tokens and shares, delegations, and stake that leaves."""
