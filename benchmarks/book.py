@@ -27,6 +27,7 @@ from chain.state_machine.ledger.tables import BOND_ACCOUNTS
 from chain.state_machine.market.book import LivingBook, book_step, get_standing, version_of
 from chain.state_machine.market.tables import BIDS
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.tables import POWERS_GIVEN
 from chain.state_machine.store import Overlay
 from domain.amount import PFLOP
 from domain.ledger.records import BondAccount
@@ -94,6 +95,7 @@ class _Market:
         names = [f"validator {number:04}" for number in range(VALIDATORS_BIDDING)]
         for name in names:
             VALIDATORS.put(overlay, replace(_VALIDATOR, operator=name))
+            POWERS_GIVEN.set(overlay, 1, name)
             BOND_ACCOUNTS.put(overlay, BondAccount(name, 10**15, ()))
         for number in range(BIDS_STANDING):
             bid_id = sha256(b"bid %d" % number).digest()

@@ -70,7 +70,7 @@ def account_of(operator: str, field: str) -> str:
             INVALID_ADDRESS,
             field,
             "is not the address of a validator's operator",
-            f"use an address that starts with {OPERATOR_PREFIX}1: `assay query staking validators` lists them",
+            f"use an address that starts with {OPERATOR_PREFIX}1",
         )
     return account
 

@@ -7,6 +7,7 @@ import click
 
 from assay.cli.arguments import AMOUNT, AmountCommand
 from assay.cli.context import CommandContext, common_options
+from assay.cli.staking import command as staking
 
 if TYPE_CHECKING:
     from domain.messages import Message
@@ -15,6 +16,9 @@ if TYPE_CHECKING:
 @click.group(help="Send transactions.")
 def command() -> None:
     """Group of the transactions that have no command in another group."""
+
+
+command.add_command(staking, "staking")
 
 
 @command.command(

@@ -16,6 +16,8 @@ from domain.staking.records import CommissionRates, Description, Rate
 DO_NOT_MODIFY = "[do-not-modify]"
 """The text of a field of a description that an edit leaves as it is."""
 KEY_URL = "/cosmos.crypto.ed25519.PubKey"
+KEY_HEAD = b"\x0a\x20"
+"""The bytes before the key in its protobuf encoding: field 1, 32 bytes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,7 +46,7 @@ class AnyKey:
     @property
     def key(self) -> bytes:
         """The 32 bytes of the key."""
-        return self.value[2:]
+        return self.value[len(KEY_HEAD) :]
 
 
 @dataclass(frozen=True, slots=True)

@@ -101,3 +101,65 @@ def test_two_found_a_chain_and_a_third_follows_it(tmp_path: Path) -> None:
     finally:
         for node in nodes:
             node.close()
+
+
+def validators_of(node: Node) -> dict[str, int]:
+    """Return the powers in the consensus, by the base64 of the key."""
+    answer = requests.get(f"{node.ready['rpc']}/validators", timeout=5).json()
+    return {one["pub_key"]["value"]: int(one["voting_power"]) for one in answer["result"]["validators"]}
+
+
+@pytest.mark.network
+def test_a_fifth_validator_joins_four_and_leaves_again(tmp_path: Path) -> None:
+    """It has coins and a node, and sends three transactions."""
+    homes = [tmp_path / name for name in ("alpha", "beta", "gamma", "delta")]
+    joiner = tmp_path / "epsilon"
+    addresses = []
+    for home in (homes[0], joiner):
+        assert assay("keys", "add", "op", "--keyring", "test", home=home).code == 0
+        (row,) = assay("keys", "list", "--keyring", "test", "--output", "json", home=home).json
+        addresses.append(row["address"])
+    founders: list[str] = []
+    for number, home in enumerate(homes[1:]):
+        told = init(home)
+        founder = f"{home.name},{key(number).address},{told['key']},{told['beacon_key']},100000000"
+        founders += ["--validator", founder]
+    words = ("--new-chain", CHAIN_ID, "--keyring", "test", "--account", f"{addresses[1]}={COINS}")
+    made = init(homes[0], *words, *founders)
+    for home in (*homes[1:], joiner):
+        init(home, "--genesis", genesis_path(homes[0]), "--peers", made["peer"])
+
+    def send(*words: object) -> dict[str, Any]:
+        ran = assay(*words, "--keyring", "test", "--output", "json", home=joiner)
+        assert ran.code == 0, ran.err
+        receipt: dict[str, Any] = ran.json
+        return receipt
+
+    nodes = []
+    try:
+        nodes += [Node(home, "managed") for home in homes]
+        nodes[0].wait_for_height(2)
+        nodes.append(Node(joiner, "managed"))
+        last = nodes[-1]
+        last.wait_for_height(nodes[0].height())
+        before = validators_of(last)
+        assert len(before) == 4
+        send("tx", "staking", "create-validator", "--amount", "100ASSAY", "--moniker", "epsilon")
+        send("node", "new-beacon-key")
+        wait_until(lambda: len(validators_of(last)) == 5, "the fifth validator in the consensus", START_SECONDS)
+        (power,) = [power for name, power in validators_of(last).items() if name not in before]
+        assert power == 100
+        joined = last.height()
+        query = f"\"beacon.operator='{addresses[1]}' AND tx.height>={joined}\""
+
+        def proposed() -> int:
+            url = f"{last.ready['rpc']}/tx_search"
+            return int(requests.get(url, params={"query": query}, timeout=5).json()["result"]["total_count"])
+
+        wait_until(lambda: proposed() > 1, "blocks of the fifth validator", START_SECONDS)
+        send("tx", "staking", "undelegate", addresses[1], "100ASSAY")
+        wait_until(lambda: validators_of(last) == before, "four validators again", START_SECONDS)
+        last.wait_for_height(last.height() + 3)
+    finally:
+        for node in nodes:
+            node.close()

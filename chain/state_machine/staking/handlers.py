@@ -6,6 +6,7 @@ from hashlib import sha256
 from chain.state_machine.context import Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.balances import check_funds
+from chain.state_machine.ledger.tables import ACCOUNTS
 from chain.state_machine.staking.cuts import REDELEGATIONS_MAX
 from chain.state_machine.staking.delegations import (
     cancel_unbonding,
@@ -34,6 +35,7 @@ from domain.errors import (
     BAD_FIELD,
     INSUFFICIENT_FUNDS,
     INVALID_COINS,
+    INVALID_PUBKEY,
     LIMIT_REACHED,
     NOT_FOUND,
     NOT_YET,
@@ -95,10 +97,17 @@ def check_create_fields(message: MsgCreateValidator) -> None:
 
 
 def check_create(ctx: Context, message: MsgCreateValidator) -> bytes:
-    """Return the consensus key. Refuse a second validator of an account or of a key, and too few coins."""
+    """Return the consensus key.
+
+    Refuse a second validator of an account or of a key, a multisig account, and too few coins.
+    """
     if VALIDATOR_STAKES.get(ctx.store, message.validator_address) is not None:
         reason = "is a validator already"
         raise Refusal(ALREADY_EXISTS, "validator_address", reason, "delegate to it, or use another account")
+    # The account has a key, because it signed this transaction.
+    if ACCOUNTS.must(ctx.store, message.validator_address).is_multisig:
+        reason = "is a multisig account, which cannot sign tasks and receipts"
+        raise Refusal(INVALID_PUBKEY, "validator_address", reason, "use an account with a key of its own")
     key = message.pubkey.key
     if OPERATORS.has(ctx.store, sha256(key).digest()[:20]):
         reason = "was registered before"

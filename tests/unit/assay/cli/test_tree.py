@@ -12,6 +12,7 @@ from click.testing import CliRunner
 from assay.cli.arguments import Bounded
 from assay.cli.main import GROUPS
 from assay.cli.main import assay as root
+from tests.support.bounded import SOMEBODY
 from tests.unit.assay.support import assay, child_cpu_seconds, in_process, modules_after
 
 HELP_CPU_SECONDS = 0.5
@@ -116,6 +117,13 @@ def test_wrong_usage_of_values() -> None:
         assert "Traceback" not in ran.err
 
 
+def _arguments(words: str, name: str, value: str) -> list[str]:
+    """Return the arguments of a command: right ones, but for the one with this name."""
+    right = {"validator": SOMEBODY, "source": SOMEBODY, "target": SOMEBODY, "coins": "5ASSAY"}
+    names = [part.name or "" for part in TREE[words].params if isinstance(part, click.Argument)]
+    return [value if part == name else right.get(part, value) for part in names]
+
+
 @pytest.mark.parametrize(("words", "name", "kind"), NUMBERS)
 def test_numbers_out_of_bounds(words: str, name: str, kind: click.ParamType[Any]) -> None:
     lowest = kind.low if isinstance(kind, Bounded) else getattr(kind, "min", None)
@@ -123,7 +131,7 @@ def test_numbers_out_of_bounds(words: str, name: str, kind: click.ParamType[Any]
     wrong = ["-1", "nan", "1e9999", "9" * 40, "many", "", "1 2"] + ["0"] * (lowest > 0)
     for value in wrong:
         option = name.startswith("--")
-        ran = assay(*words.split(), *([f"{name}={value}"] if option else ["--", value, value]))
+        ran = assay(*words.split(), *([f"{name}={value}"] if option else ["--", *_arguments(words, name, value)]))
         assert (ran.code, "Traceback" in ran.err) == (2, False), (value, ran)
         assert f"Invalid value for '{name if option else name.upper()}'" in ran.err, (value, ran)
 

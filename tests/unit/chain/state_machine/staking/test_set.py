@@ -2,8 +2,10 @@
 
 import pytest
 
+from chain.state_machine.ledger.tables import ACCOUNTS
 from chain.state_machine.registry.members import get_active, may_audit, may_serve
 from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.staking.handlers import check_create
 from chain.state_machine.staking.tables import bonded_operators
 from domain.amount import ASSAY
 from domain.errors import (
@@ -14,6 +16,7 @@ from domain.errors import (
     INVALID_PUBKEY,
     NOT_YET,
     WRONG_STATE,
+    Refusal,
 )
 from domain.registry.messages import MsgPromiseAudits, MsgRevokeBeaconKey
 from domain.staking.messages import AnyKey, MsgCreateValidator, MsgEditValidator
@@ -22,6 +25,7 @@ from tests.support.chain_harness import COINS, STAKE, Chain, cons_key, pub_key
 from tests.support.stakes import (
     UNBONDING,
     cancel,
+    context,
     create,
     delegate,
     edit,
@@ -93,6 +97,13 @@ def test_a_new_validator_gets_seats_when_it_promises_something(chain: Chain) -> 
 )
 def test_what_is_no_new_validator(chain: Chain, message: MsgCreateValidator, code: object, field: str) -> None:
     chain.refused(code, message, field=field)  # type: ignore[arg-type]
+
+
+def test_a_multisig_account_is_no_validator(chain: Chain) -> None:
+    store = chain.overlay()
+    ACCOUNTS.update(store, "new", pub_key=bytes(80))
+    with pytest.raises(Refusal, match="multisig"):
+        check_create(context(chain, store), create("new"))
 
 
 def test_the_least_commission_and_the_least_stake_are_parameters() -> None:
