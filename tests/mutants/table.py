@@ -7099,6 +7099,8 @@ MUTANTS = (
         "self._slots.release()",
         "pass",
         (_CONNECTIONS + "a_node_that_is_busy_does_not_hold_the_gateway",),
+    ),
+    Mutant(
         "sold-stake-leaves",
         "stake that backs a running leg is paid to its delegators",
         "chain/state_machine/staking/delegations.py",
