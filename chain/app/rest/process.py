@@ -29,7 +29,7 @@ class RestProcess:
             listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             listening.bind((host, address.port))
             listening.listen(_BACKLOG)
-            self.address = str(HostPort(host, listening.getsockname()[1]))
+            self.address = str(HostPort(host, listening.getsockname()[1]).reached)
             descriptor = listening.fileno()
             command = [sys.executable, "-m", "chain.app.rest", str(descriptor), str(node.reached), origins]
             self._child = start_child(command, pass_fds=[descriptor], log_path=log_path)

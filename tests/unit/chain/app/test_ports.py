@@ -8,7 +8,7 @@ import pytest
 from chain.app import ports
 from chain.app.comet_files import HomeError, Ports
 from chain.app.homes import init_node
-from chain.app.ports import Port, check_ports, comet_ports, own_ports
+from chain.app.ports import Port, check_ports, comet_ports, own_ports, rest_port
 from host.addresses import bare
 from tests.support.node_process import free_ports
 
@@ -54,6 +54,16 @@ def test_all_taken_ports_are_named_at_once(host: str, monkeypatch: pytest.Monkey
         with pytest.raises(HomeError, match=f"port {first} on .*, for gRPC, and port {second}") as error:
             check_ports({"gRPC": Port(host, first, "node.grpc_port"), "metrics": Port(host, second, "-m")})
     assert "node.grpc_port; -m; `assay node init MONIKER`" in error.value.remedy
+
+
+def test_the_port_of_the_gateway_names_its_setting(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ports, "_SECONDS", 0.0)
+    with (
+        socket.create_server((HERE, 0)) as other,
+        pytest.raises(HomeError, match="for REST, is taken") as error,
+    ):
+        check_ports({"REST": rest_port(tmp_path, HERE, other.getsockname()[1])})
+    assert "--rest-port, or node.rest_port in" in error.value.remedy
 
 
 def test_one_port_cannot_serve_twice() -> None:
