@@ -512,14 +512,14 @@ MUTANTS = (
         (f"{_GAS}::test_a_heavy_entry_is_first_in_the_next_block_and_none_overtakes_it",),
     ),
     Mutant(
-        "lost-power",
-        "changes of power that nobody could be told are forgotten",
+        "empty-set",
+        "a set without candidates becomes empty, and the chain stops",
         "chain/state_machine/staking/stakes.py",
         "    if not chosen:\n        return ()\n",
-        "    if not chosen:\n        SET_CHANGED.delete(ctx.store)\n        return ()\n",
+        "",
         (
-            "tests/unit/chain/state_machine/registry/test_genesis_and_powers.py"
-            "::test_what_could_not_be_told_is_told_when_somebody_has_power_again",
+            "tests/unit/chain/state_machine/registry/test_genesis_and_powers.py::test_the_set_never_becomes_empty",
+            f"{_STAKE_SET}::test_the_last_set_stays_when_there_is_no_candidate",
         ),
     ),
     Mutant(
