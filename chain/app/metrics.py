@@ -18,7 +18,7 @@ from chain.app.storage import Storage, StoreSnapshot
 from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.registry.tables import VALIDATORS
+from chain.state_machine.registry.members import get_active
 from chain.state_machine.store import Overlay
 from domain.block import TxResult
 from domain.limits import EVENTS_LIMIT_MAX
@@ -219,7 +219,7 @@ class NodeLook:
         state = Overlay(self._app.view().reader)
         show(GAS_PRICE, get_gas_price(state) / 10**6)
         self._meters.show_all(SUPPLY, {(name,): POTS.get(state, name) for name in ALL_POTS})
-        standing = Counter("jailed" if validator.jailed else "active" for validator in VALIDATORS.scan(state))
+        standing = Counter("jailed" if validator.jailed else "active" for validator in get_active(state))
         self._meters.show_all(VALIDATORS_BY_STANDING, {(name,): standing[name] for name in ("active", "jailed")})
         if head.height:
             self._count_orders()

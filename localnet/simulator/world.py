@@ -19,7 +19,7 @@ from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.lane import Lane
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.proof.tables import ROUNDS, get_drawn_rounds
-from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.rules import RULEBOOK, Rulebook
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -43,6 +43,7 @@ from link.handover import Sealed
 from link.types import StateRef
 from localnet.simulator.actors.challenger import ChallengerActor
 from localnet.simulator.actors.consumer import OrderActor, OrderPlan
+from localnet.simulator.actors.delegator import DelegatorActor, get_staked
 from localnet.simulator.actors.provider import ProviderActor, SentDelivery
 from localnet.simulator.actors.validator import ValidatorActor
 from localnet.simulator.behaviours import Filler, HonestChallenger, HonestProvider, HonestValidator
@@ -124,6 +125,7 @@ class Setup:
     spam: int = 0  # transactions of an outsider before each block, each a tenth of it
     filler: Filler | None = None
     challengers: tuple[ChallengerPlan, ...] = ()
+    delegators: tuple[str, ...] = ()
     outages: tuple[Outage, ...] = ()
     delay: int = 80  # ms, the longest of a message
     twice: int = 0  # of a thousand calls arrive a second time
@@ -156,7 +158,8 @@ class World:
         names = tuple(plan.name for plan in setup.validators)
         consumers = sorted({plan.message.consumer for plan in setup.orders})
         members = tuple(plan.address for plan in setup.providers)
-        others = (OUTSIDER,) if setup.spam or setup.filler is not None else ()
+        outsiders = (OUTSIDER,) if setup.spam or setup.filler is not None else ()
+        others = (*outsiders, *setup.delegators)
         genesis = make_genesis(
             (*consumers, *members, *others), names, setup.params, coins=setup.coins, stake=setup.stake
         )
@@ -185,6 +188,7 @@ class World:
             for p in setup.providers
         }
         self.challengers = {p.name: ChallengerActor(self, p.name, p.behaviour) for p in setup.challengers}
+        self.delegators = {name: DelegatorActor(self, name) for name in setup.delegators}
         self.watch = Watch(self)
         self._open()
         self.orders = [OrderActor(self, plan) for plan in setup.orders]
@@ -258,11 +262,10 @@ class World:
         return self._orders[order_id]
 
     def worth(self, name: str) -> int:
-        """Return all that a party has: balance, bond account, stake."""
+        """Return all that a party has: balance, bond account, delegations and coins that leave them."""
         account = self.chain.ask(AccountRequest(name))
         bonds = account.bond.free + sum(w.amount for w in account.bond.withdrawals)
-        member = VALIDATORS.get(self.chain.overlay(), name)
-        return int(account.balance + bonds + (member.stake if member else 0))
+        return int(account.balance + bonds + get_staked(self.chain.overlay(), name))
 
     def waits_for(self, names: frozenset[str]) -> bool:
         """Return whether lots are to be drawn about an order of one of these validators."""

@@ -5,8 +5,10 @@ from types import MappingProxyType
 
 from chain.state_machine.component import Answer
 from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
+from chain.state_machine.staking.tables import bonded_operators
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import get_limit, take
+from domain.limits import QUERY_LIMIT_MAX
 from domain.registry.queries import (
     ProviderRequest,
     ProviderResponse,
@@ -18,7 +20,10 @@ from domain.registry.queries import (
 
 
 def _validators(store: Overlay, _: ValidatorsRequest) -> ValidatorsResponse:
-    return ValidatorsResponse(tuple(VALIDATORS.scan(store)))
+    """Return all bonded validators, and the first others. Anyone can make records of validators that are not bonded."""
+    validators = {validator.operator: validator for validator in VALIDATORS.scan(store, limit=QUERY_LIMIT_MAX)}
+    validators |= {operator: VALIDATORS.must(store, operator) for operator in bonded_operators(store)}
+    return ValidatorsResponse(tuple(validators.values()))
 
 
 def _providers(store: Overlay, request: ProvidersRequest) -> ProvidersResponse:
