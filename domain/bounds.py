@@ -57,11 +57,16 @@ class Mismatch(TypeError):
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """An integer from ``low`` to ``high``, both included. A message with another value is refused with ``code``."""
+    """An integer from ``low`` to ``high``, both included. A message with another value is refused with ``code``.
+
+    If ``above`` is given, a value above ``high`` is refused with this code, and with its name in words at the end, as
+    wallets expect it.
+    """
 
     low: int
     high: int
     code: Code = BAD_FIELD
+    above: Code | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -376,10 +381,18 @@ def _mark_test(mark: Mark, kind: type, name: str) -> Test:
     raise Mismatch(f"{name}: the bound {mark} cannot be used for the type {kind.__name__}")
 
 
+def too_much(code: Code, name: str, value: int, high: int) -> Refusal:
+    """Return the refusal of a value that is larger than any amount can be."""
+    reason = f"{value} is more than can exist: {code.name.replace('_', ' ')}"
+    return Refusal(code, name, reason, f"use at most {high}")
+
+
 def _range_test(mark: Range, name: str) -> Test:
-    low, high, code = mark.low, mark.high, mark.code
+    low, high, code, above = mark.low, mark.high, mark.code, mark.above
 
     def test(value: int) -> None:
+        if above is not None and value > high:
+            raise too_much(above, name, value, high)
         if not low <= value <= high or type(value) is bool:
             reason = f"{value} is out of range"
             raise Refusal(code, name, reason, f"use {low} to {high}")

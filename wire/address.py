@@ -29,6 +29,12 @@ def to_bech32(data: bytes) -> str:
     return bech32_encode(PREFIX, words)
 
 
+def to_bytes(text: str) -> bytes:
+    """Return the 20 bytes of an address of this chain, which was checked before."""
+    _, words = bech32_decode(text)
+    return bytes(convertbits(words or [], 5, 8, False) or [])
+
+
 @lru_cache(maxsize=_REMEMBERED)
 def address_of(pub_key: bytes) -> str:
     """Return the address of a compressed secp256k1 public key; a Refusal if the bytes are not such a key."""

@@ -30,14 +30,18 @@ from domain.bounds import (
     item_of,
     own_checker,
     split,
+    too_much,
     without_none,
 )
-from domain.errors import BAD_FIELD, TX_DECODE, Refusal
+from domain.errors import BAD_FIELD, TX_DECODE, Code, Refusal
 from domain.limits import DECODE_DEPTH_MAX
 from wire.address import account_of, check_address, operator_address
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
+
+_DIGITS_MAX = 39  # of the largest number, 2^128 - 1
+_DIGITS_SHOWN = 78  # of 2^256, the largest amount on other Cosmos chains
 
 _RANGES = {
     FieldDescriptor.CPPTYPE_UINT32: (0, 2**32 - 1),
@@ -284,7 +288,7 @@ def _int_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
     ranges = [mark for mark in split(hint)[1] if isinstance(mark, Range)]
     low, high = max(mark.low for mark in ranges), min(mark.high for mark in ranges)
     if field.type == FieldDescriptor.TYPE_STRING:
-        return _decimal_reader(low, high, fits, name)
+        return _decimal_reader(low, high, fits, name, next((mark.above for mark in ranges if mark.above), None))
     if field.cpp_type not in _RANGES:
         _mismatch(hint, field)
     lowest, highest = _RANGES[field.cpp_type]
@@ -301,7 +305,7 @@ def _int_reader(hint: Any, field: FieldDescriptor, name: str) -> Convert | None:
     return read_int
 
 
-def _decimal_reader(low: int, high: int, fits: Convert, name: str) -> Convert:
+def _decimal_reader(low: int, high: int, fits: Convert, name: str, above: Code | None) -> Convert:
     """Return the function that converts plain decimal digits to an integer; it refuses any other text."""
 
     def read_decimal(text: str) -> int:
@@ -313,7 +317,9 @@ def _decimal_reader(low: int, high: int, fits: Convert, name: str) -> Convert:
                 "is not a plain decimal number",
                 "write digits only: no sign, point, exponent or leading zero",
             )
-        if len(text) > 39 or (value := int(text)) > high:
+        if len(text) > _DIGITS_MAX or (value := int(text)) > high:
+            if above is not None and len(text) <= _DIGITS_SHOWN:
+                raise too_much(above, name, int(text), high)
             raise Refusal(TX_DECODE, name, "is too large", f"use at most {high}")
         if value < low:
             fits(value)

@@ -47,10 +47,10 @@ def multisig_key(threshold: int, members: Sequence[bytes]) -> bytes:
     """
     if not 0 < len(members) <= MULTISIG_KEYS_MAX:
         reason = f"has {len(members)} members"
-        raise Refusal(INVALID_PUBKEY, _KEY_FIELD, reason, f"use 1 to {MULTISIG_KEYS_MAX}")
+        raise Refusal(INVALID_PUBKEY, "multisig", reason, f"use 1 to {MULTISIG_KEYS_MAX}")
     if not 0 < threshold <= len(members):
         reason = f"needs {threshold} signatures of {len(members)} members"
-        raise Refusal(INVALID_PUBKEY, _KEY_FIELD, reason, f"use a threshold of 1 to {len(members)}")
+        raise Refusal(INVALID_PUBKEY, "multisig", reason, f"use a threshold of 1 to {len(members)}")
     for member in members:
         address_of(member)  # refuses what is not a key
     return _PREFIX + bytes([threshold]) + b"".join(_MEMBER + member for member in members)
@@ -71,6 +71,11 @@ def members_of(key: bytes) -> tuple[int, tuple[bytes, ...]]:
 def multisig_address(key: bytes) -> str:
     """Return the address of a multisig key."""
     return to_bech32(sha256(key).digest()[:ADDRESS_BYTES])
+
+
+def key_address(pub_key: bytes) -> str:
+    """Return the address of an account's key, of one person or of several."""
+    return multisig_address(pub_key) if is_multisig(pub_key) else address_of(pub_key)
 
 
 def key_proto(key: bytes) -> Any:

@@ -5,7 +5,7 @@ the messages are in it from the start. Each account adds its key, its sequence a
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin as CoinProto
@@ -24,13 +24,14 @@ from wire.keys import Key
 from wire.messages import from_bytes, to_proto
 from wire.multisig import (
     MULTISIG_URL,
-    is_multisig,
     join_parts,
+    key_address,
     key_proto,
     members_of,
     multisig_address,
     read_multisig,
 )
+from wire.tx import raw_of
 
 
 def unsigned_tx(
@@ -50,6 +51,31 @@ def unsigned_tx(
     )
 
 
+def set_fee(tx: Any, fee: Sequence[Coin], gas_limit: int) -> None:
+    """Set the fee and the gas limit of a transaction that has no signature yet; the payer stays."""
+    del tx.auth_info.fee.amount[:]
+    tx.auth_info.fee.amount.extend(CoinProto(denom=coin.denom, amount=str(coin.amount)) for coin in fee)
+    tx.auth_info.fee.gas_limit = gas_limit
+
+
+def to_simulate(tx: Any, get_account: Callable[[str], tuple[bytes, int]]) -> bytes:
+    """Return the bytes of a transaction for its simulation, with empty signatures.
+
+    ``get_account`` returns an account's key, which is empty if it is not known, and its sequence.
+    """
+    copy = TxProto.FromString(tx.SerializeToString())
+    del copy.auth_info.signer_infos[:]
+    needed = signers_needed(tx)
+    for address in needed:
+        key, sequence = get_account(address)
+        info = copy.auth_info.signer_infos.add(sequence=sequence)
+        info.mode_info.single.SetInParent()
+        if key:
+            info.public_key.CopyFrom(key_proto(key))
+    copy.signatures[:] = [b""] * len(needed)
+    return raw_of(copy)
+
+
 def messages_of(tx: Any) -> tuple[Message, ...]:
     """Return the messages of a transaction, or raise a Refusal that names the field at fault."""
     packed = tx.body.messages
@@ -62,11 +88,6 @@ def signers_needed(tx: Any) -> tuple[str, ...]:
     if not messages:
         raise Refusal(INVALID_REQUEST, "body.messages", "is empty", "add a message")
     return ordered_signers(messages, tx.auth_info.fee.payer)
-
-
-def key_address(pub_key: bytes) -> str:
-    """Return the address of an account's key, of one person or of several."""
-    return multisig_address(pub_key) if is_multisig(pub_key) else address_of(pub_key)
 
 
 def document(tx: Any, mode: SignMode, chain_id: str, account_number: int, sequence: int) -> bytes:

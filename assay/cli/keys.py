@@ -2,12 +2,14 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import click
 
 from assay.cli.context import IN_THE_CLEAR, CommandContext, common_options
-from assay.cli.errors import CliError
+from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import table
+from domain.limits import MULTISIG_KEYS_MAX
 
 
 @click.group(help="Create, list, import and export keys.")
@@ -15,13 +17,97 @@ def command() -> None:
     """Group of key commands."""
 
 
-@command.command(help="Create a new key.\n\nExample: assay keys add alice")
+@command.command(
+    help="Create a new key, recover one from the words of a wallet, or name a multisig account.\n\n"
+    "Example: assay keys add alice\n\n"
+    "Example: assay keys add treasury --multisig alice,bob,carol --multisig-threshold 2"
+)
 @click.argument("name")
+@click.option("--mnemonic", is_flag=True, help="Show 24 words from which every Cosmos wallet can recover the key.")
+@click.option("--recover", is_flag=True, help="Ask for the words of a key (or read them from stdin).")
+@click.option("--hd-path", default=None, help="Path of the key among those of the words.  [m/44'/118'/0'/0/0]")
+@click.option("--multisig", default="", help="Members of a multisig account: names of keys, separated by commas.")
+@click.option(
+    "--multisig-threshold",
+    type=click.IntRange(1, MULTISIG_KEYS_MAX),
+    default=1,
+    help="Signatures that the account needs.",
+)
+@click.option("--nosort", is_flag=True, help="Keep the order of the members, which is part of the address.")
 @common_options
-def add(context: CommandContext, name: str) -> None:
+def add(context: CommandContext, name: str, **options: Any) -> None:
     """Create a key and print its address."""
-    info = context.keyring().add(name)
+    if options["multisig"]:
+        _add_multisig(context, name, options["multisig"], options["multisig_threshold"], options["nosort"])
+        return
+    words = _words(options["mnemonic"], options["recover"])
+    key = None
+    if words is not None:
+        from wire.mnemonic import COSMOS_PATH, key_of_words
+
+        key = key_of_words(words, options["hd_path"] or COSMOS_PATH)
+    info = context.keyring().add(name, key)
     _warn(context)
+    shown = f"{info.name}  {info.address}"
+    if options["mnemonic"] and words:
+        context.output.result(
+            {"name": info.name, "address": info.address, "pub_key": info.pub_key, "mnemonic": words},
+            [shown, "", "Write these words down. Anyone who has them can use the key:", "", words],
+        )
+        return
+    context.output.result(info, shown)
+
+
+def _words(new: bool, recover: bool) -> str | None:
+    """Return the words of the key to store: new ones, or those that the user enters; None for a key without words."""
+    if new and recover:
+        raise WrongUsage("--mnemonic and --recover cannot be used together", "use --recover for words that you have")
+    if new:
+        from nacl.utils import random
+
+        from wire.mnemonic import words_of
+
+        return words_of(random(32))
+    if not recover:
+        return None
+    if sys.stdin.isatty():
+        return str(click.prompt("Words of the key", hide_input=True))
+    return sys.stdin.read(1024)
+
+
+def _add_multisig(context: CommandContext, name: str, members: str, threshold: int, nosort: bool) -> None:
+    """Store the public key of a multisig account, whose members are keys of this home."""
+    from wire.address import to_bytes
+    from wire.multisig import multisig_key
+
+    ring = context.keyring()
+    infos = [ring.show(member.strip()) for member in members.split(",")]
+    for info in infos:
+        if info.is_multisig:
+            raise CliError(f"{info.name} is a multisig account", "use members with keys of their own")
+    if len({info.pub_key for info in infos}) != len(infos):
+        raise CliError("a member is named twice", "name each member once")
+    if not nosort:
+        infos.sort(key=lambda info: to_bytes(info.address))
+    info = ring.add_public(name, multisig_key(threshold, [info.pub_key for info in infos]))
+    context.output.result(info, f"{info.name}  {info.address}  ({threshold} of {len(infos)})")
+
+
+@command.command(
+    "add-public",
+    help="Store the public key of another person, for example of a member of a multisig account.\n\n"
+    "Example: assay keys add-public bob 02…",
+)
+@click.argument("name")
+@click.argument("pub_key")
+@common_options
+def add_public(context: CommandContext, name: str, pub_key: str) -> None:
+    """Store a public key without its secret."""
+    try:
+        key = bytes.fromhex(pub_key)
+    except ValueError:
+        raise CliError("this is not a public key", "use the 66 hex digits that `assay keys show` prints") from None
+    info = context.keyring().add_public(name, key)
     context.output.result(info, f"{info.name}  {info.address}")
 
 

@@ -12,6 +12,7 @@ import click
 
 from assay.cli.arguments import AMOUNT, AmountCommand
 from assay.cli.context import CommandContext, common_options
+from assay.cli.transacting import TxOptions, transact, tx_options
 
 if TYPE_CHECKING:
     from domain.ledger.records import Coin
@@ -124,6 +125,7 @@ def _described(default: str | None) -> Callable[[Callable[..., None]], Callable[
     help="Least own coins; below them it leaves the validator set.",
 )
 @click.option("--pubkey", type=CONSENSUS_KEY, help="Consensus key as JSON.  [the key of this home's node]")
+@tx_options
 @common_options
 def create_validator(
     context: CommandContext,
@@ -138,6 +140,7 @@ def create_validator(
     commission_max_change_rate: int,
     min_self_delegation: int,
     pubkey: bytes | None,
+    options: TxOptions,
 ) -> None:
     """Register a validator with the consensus key of the home's node, or with ``pubkey``."""
     from chain.app.comet_files import read_keys
@@ -159,6 +162,7 @@ def create_validator(
     key = AnyKey(KEY_URL, KEY_HEAD + pubkey)
     _send(
         context,
+        options,
         lambda address: MsgCreateValidator(
             description=described,
             commission=rates,
@@ -180,6 +184,7 @@ def create_validator(
 @_described(_KEEP)
 @click.option("--commission-rate", type=RATE, help="New part of the rewards to keep.")
 @click.option("--min-self-delegation", type=AMOUNT, help="Higher minimum of own coins.")
+@tx_options
 @common_options
 def edit_validator(
     context: CommandContext,
@@ -190,6 +195,7 @@ def edit_validator(
     details: str,
     commission_rate: int | None,
     min_self_delegation: int | None,
+    options: TxOptions,
 ) -> None:
     """Change what the options name."""
     from domain.staking.messages import MsgEditValidator
@@ -204,6 +210,7 @@ def edit_validator(
     )
     _send(
         context,
+        options,
         lambda address: MsgEditValidator(
             description=described,
             validator_address=address,
@@ -219,12 +226,13 @@ def edit_validator(
 )
 @click.argument("validator", type=VALIDATOR)
 @click.argument("coins", type=AMOUNT)
+@tx_options
 @common_options
-def delegate(context: CommandContext, validator: str, coins: int) -> None:
+def delegate(context: CommandContext, validator: str, coins: int, options: TxOptions) -> None:
     """Delegate coins."""
     from domain.staking.messages import MsgDelegate
 
-    _send(context, lambda address: MsgDelegate(address, validator, _coin(coins)))
+    _send(context, options, lambda address: MsgDelegate(address, validator, _coin(coins)))
 
 
 @command.command(
@@ -234,12 +242,13 @@ def delegate(context: CommandContext, validator: str, coins: int) -> None:
 )
 @click.argument("validator", type=VALIDATOR)
 @click.argument("coins", type=AMOUNT)
+@tx_options
 @common_options
-def undelegate(context: CommandContext, validator: str, coins: int) -> None:
+def undelegate(context: CommandContext, validator: str, coins: int, options: TxOptions) -> None:
     """Undelegate coins."""
     from domain.staking.messages import MsgUndelegate
 
-    _send(context, lambda address: MsgUndelegate(address, validator, _coin(coins)))
+    _send(context, options, lambda address: MsgUndelegate(address, validator, _coin(coins)))
 
 
 @command.command(
@@ -250,13 +259,15 @@ def undelegate(context: CommandContext, validator: str, coins: int) -> None:
 @click.argument("source", type=VALIDATOR)
 @click.argument("target", type=VALIDATOR)
 @click.argument("coins", type=AMOUNT)
+@tx_options
 @common_options
-def redelegate(context: CommandContext, source: str, target: str, coins: int) -> None:
+def redelegate(context: CommandContext, source: str, target: str, coins: int, options: TxOptions) -> None:
     """Redelegate coins."""
     from domain.staking.messages import MsgBeginRedelegate
 
     _send(
         context,
+        options,
         lambda address: MsgBeginRedelegate(
             delegator_address=address,
             validator_src_address=source,
@@ -274,13 +285,15 @@ def redelegate(context: CommandContext, source: str, target: str, coins: int) ->
 @click.argument("validator", type=VALIDATOR)
 @click.argument("coins", type=AMOUNT)
 @click.argument("height", type=click.IntRange(1, 2**63 - 1))
+@tx_options
 @common_options
-def cancel_unbond(context: CommandContext, validator: str, coins: int, height: int) -> None:
+def cancel_unbond(context: CommandContext, validator: str, coins: int, height: int, options: TxOptions) -> None:
     """Cancel a part of an unbonding entry, or all of it."""
     from domain.staking.messages import MsgCancelUnbondingDelegation
 
     _send(
         context,
+        options,
         lambda address: MsgCancelUnbondingDelegation(
             delegator_address=address,
             validator_address=validator,
@@ -297,9 +310,6 @@ def _coin(amount: int) -> "Coin":
     return Coin(DENOM, amount)
 
 
-def _send(context: CommandContext, make: Callable[[str], "Message"]) -> None:
-    """Unlock the key, send the message that ``make`` returns for the key's address, and print the receipt."""
-    key = context.key()
-    with context.client() as client:
-        receipt = context.sender(client, key).send(make(key.address))
-    context.output.result(receipt, f"done at height {receipt.height}: {receipt.hash.hex().upper()}")
+def _send(context: CommandContext, options: TxOptions, make: Callable[[str], "Message"]) -> None:
+    """Send the message that ``make`` returns for the address of the home's key, or do what the options say."""
+    transact(context, options, lambda address: (make(address),))

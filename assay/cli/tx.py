@@ -7,18 +7,48 @@ import click
 
 from assay.cli.arguments import AMOUNT, AmountCommand
 from assay.cli.context import CommandContext, common_options
+from assay.cli.signatures import broadcast, multisign, sign_command
 from assay.cli.staking import command as staking
+from assay.cli.transacting import TxOptions, transact, tx_options
 
 if TYPE_CHECKING:
     from domain.messages import Message
 
 
-@click.group(help="Send transactions.")
+@click.group(help="Send transactions, or make, sign and send them step by step.")
 def command() -> None:
     """Group of the transactions that have no command in another group."""
 
 
 command.add_command(staking, "staking")
+for step in (sign_command, multisign, broadcast):
+    command.add_command(step)
+
+
+@command.group(help="Transactions of the bank: send coins.")
+def bank() -> None:
+    """Group of the messages of the bank."""
+
+
+@bank.command(
+    "send",
+    cls=AmountCommand,
+    help="Send coins from a key or an address.\n\nExample: assay tx bank send alice assay1… 1000000uassay",
+)
+@click.argument("sender", metavar="FROM")
+@click.argument("to")
+@click.argument("coins", type=AMOUNT)
+@tx_options
+@common_options
+def bank_send(context: CommandContext, sender: str, to: str, coins: int, options: TxOptions) -> None:
+    """Send coins (uassay) to another account."""
+    from domain.genesis import DENOM
+    from domain.ledger.messages import MsgSend
+    from domain.ledger.records import Coin
+    from wire.address import check_address
+
+    check_address(to, "to")
+    transact(context, options, lambda address: (MsgSend(address, to, (Coin(DENOM, coins),)),), sender)
 
 
 @command.command(
@@ -45,12 +75,13 @@ def send(context: CommandContext, to: str, coins: int) -> None:
     "\n\nExample: assay tx deposit-bond 5000000uassay --from op",
 )
 @click.argument("coins", type=AMOUNT)
+@tx_options
 @common_options
-def deposit_bond(context: CommandContext, coins: int) -> None:
+def deposit_bond(context: CommandContext, coins: int, options: TxOptions) -> None:
     """Move coins from the account into its bond."""
     from domain.ledger.messages import MsgDepositBond
 
-    _send(context, lambda address: MsgDepositBond(address, coins))
+    transact(context, options, lambda address: (MsgDepositBond(address, coins),))
 
 
 @command.command(
@@ -60,12 +91,13 @@ def deposit_bond(context: CommandContext, coins: int) -> None:
     "\n\nExample: assay tx withdraw-bond 5000000uassay --from op",
 )
 @click.argument("coins", type=AMOUNT)
+@tx_options
 @common_options
-def withdraw_bond(context: CommandContext, coins: int) -> None:
+def withdraw_bond(context: CommandContext, coins: int, options: TxOptions) -> None:
     """Withdraw free coins from the account's bond."""
     from domain.ledger.messages import MsgWithdrawBond
 
-    _send(context, lambda address: MsgWithdrawBond(address, coins))
+    transact(context, options, lambda address: (MsgWithdrawBond(address, coins),))
 
 
 def _send(context: CommandContext, make: Callable[[str], "Message"]) -> None:

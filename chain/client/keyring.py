@@ -19,14 +19,16 @@ from nacl.utils import random
 from domain.errors import Expected, Refusal
 from domain.readable import Readable
 from host.files import write_durably
-from wire.address import address_of
+from wire.address import PREFIX
 from wire.keys import Key
+from wire.multisig import is_multisig, key_address
 
 PASSPHRASE_MIN = 8
 """Smallest number of characters of a passphrase for a new key."""
 
 FILE_BYTES_MAX = 16_384
 _NAME_SHOWN = 40
+_PUBLIC = "public"
 _NAME = re.compile(r"[a-z0-9][a-z0-9_-]{0,31}")
 _OPS_MAX, _MEMORY_MAX = 16, 1 << 30
 
@@ -68,6 +70,11 @@ class KeyInfo(Readable):
     name: str
     address: str
     pub_key: bytes
+
+    @property
+    def is_multisig(self) -> bool:
+        """True for the key of a multisig account, which has no secret: its members sign."""
+        return is_multisig(self.pub_key)
 
 
 class Keyring:
@@ -125,9 +132,30 @@ class Keyring:
         _write_private(path, record)
         return KeyInfo(name, key.address, key.pub_key)
 
+    def add_public(self, name: str, pub_key: bytes) -> KeyInfo:
+        """Store the public key of a person or a multisig account under ``name``, which must be free."""
+        path = self._path(name)
+        if path.exists():
+            remedy = f"use another name, or `assay keys delete {name}` first"
+            raise KeyringError(f"a key named {name} already exists", remedy)
+        address = key_address(pub_key)
+        _write_private(path, {"kind": _PUBLIC, "address": address, "pub_key": pub_key.hex()})
+        return KeyInfo(name, address, pub_key)
+
+    def find(self, name_or_address: str) -> KeyInfo | None:
+        """Return the public data of the key with a name or an address; None for an address without a key here."""
+        if not name_or_address.startswith(f"{PREFIX}1"):
+            return self.show(name_or_address)
+        return next((info for info in self.names() if info.address == name_or_address), None)
+
     def unlock(self, name: str) -> Key:
         """Return the key; KeyringError if the passphrase is wrong."""
         record = self._read(name)
+        if is_multisig(bytes.fromhex(str(record["pub_key"]))):
+            remedy = "its members sign, and `assay tx multisign` joins their signatures"
+            raise KeyringError(f"{name} is a multisig account, which has no secret", remedy)
+        if record.get("kind") == _PUBLIC:
+            raise KeyringError(f"{name} is a public key without its secret", "sign where the secret is")
         try:
             if self._backend is KeyringBackend.TEST:
                 key = Key(bytes.fromhex(str(record["secret"])))
@@ -170,7 +198,7 @@ class Keyring:
             record = json.loads(path.read_text())
             # The address must belong to the public key, because users send coins to the address that the list of keys
             # shows.
-            matches = record["address"] == address_of(bytes.fromhex(record["pub_key"]))
+            matches = record["address"] == key_address(bytes.fromhex(record["pub_key"]))
         except FileNotFoundError:
             raise KeyringError(f"no key named {name}", self._where_else(name)) from None
         except OSError as error:

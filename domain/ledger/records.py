@@ -17,7 +17,7 @@ from domain.bounds import (
     Range,
     Size,
 )
-from domain.errors import INVALID_COINS
+from domain.errors import INSUFFICIENT_FUNDS, INVALID_COINS
 from domain.keys import ShareKey
 from domain.limits import ACCOUNT_KEY_BYTES_MAX, SLOTS_MAX
 
@@ -30,7 +30,7 @@ class Coin:
     """An amount of a denomination."""
 
     denom: Denom
-    amount: Annotated[int, Range(0, MONEY_MAX, INVALID_COINS)]
+    amount: Annotated[int, Range(0, MONEY_MAX, INVALID_COINS, above=INSUFFICIENT_FUNDS)]
 
 
 @dataclass(frozen=True, slots=True)

@@ -138,7 +138,7 @@ def check_account(ctx: Context, address: str, signer: SignerInfo, simulate: bool
     if account is None:
         reason = f"account {address} not found: unknown address"
         raise Refusal(UNKNOWN_ADDRESS, "signers", reason, "send coins to it first")
-    if not signer.pub_key and not account.pub_key:
+    if not signer.pub_key and not account.pub_key and not simulate:
         reason = "is missing, and the account has never signed before"
         raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "put the public key into the transaction")
     if signer.pub_key and account.pub_key and signer.pub_key != account.pub_key:

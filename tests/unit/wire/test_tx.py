@@ -549,6 +549,22 @@ def test_the_old_form_of_a_simulation_becomes_bytes() -> None:
     assert raw_of(tx_proto(raw)) == raw
 
 
+@pytest.mark.parametrize("amount", [2**63, 2**64, 2**128, 2**256 - 1])
+@pytest.mark.parametrize("is_fee", [False, True])
+def test_more_than_can_exist_is_refused_in_the_words_of_wallets(amount: int, is_fee: bool) -> None:
+    parts = Parts()
+    if is_fee:
+        parts.auth.fee.amount[0].amount = str(amount)
+    else:
+        send = SendProto.FromString(parts.body.messages[0].value)
+        send.amount[0].amount = str(amount)
+        parts.body.messages[0].value = send.SerializeToString()
+    for decode in (decode_tx, decode_simulated_tx):
+        with pytest.raises(Refusal, match=f"{amount} is more than can exist: insufficient funds") as refused:
+            decode(parts.raw())
+        assert (refused.value.code.space, refused.value.code.number) == ("sdk", 5)
+
+
 def test_a_transfer_of_several_coins_is_neither_built_nor_read() -> None:
     send = MsgSend(KEY.address, OTHER.address, (Coin("uassay", 1), Coin("uatom", 2)))
     with pytest.raises(Refusal, match=r"^amount: has 2 items; send exactly 1$"):
