@@ -8,6 +8,7 @@ from functools import cache
 from typing import Any
 
 from chain.app import smt
+from domain.amount import ASSAY
 from domain.beacon import possession_sign_bytes
 from domain.block import Block, BlockResult
 from domain.codec import to_plain
@@ -32,9 +33,11 @@ from domain.registry.messages import (
     MsgSetBeaconKey,
     MsgSetEndpoint,
 )
+from domain.staking.records import Description
 from domain.tx import Tx
 from tests.support.chain_harness import CHAIN_ID, Chain, pub_key, sign
 from tests.support.chain_market import BOND, PRICE, Market, bid, submit
+from tests.support.stakes import cancel, create, delegate, edit, redelegate, undelegate
 from wire.messages import type_url
 
 PARAMS = local_params().replace(audit_bps=2_000)
@@ -129,6 +132,7 @@ def play() -> tuple[Market, RecordedChain]:
     _stopped(market)
     _stopped_by_job(market)
     _leave(market)
+    _staking(market)
     return market, chain
 
 
@@ -155,6 +159,19 @@ def _registry(market: Market) -> None:
     key = pub_key("another beacon key")
     proof = sign(key, possession_sign_bytes(CHAIN_ID, "v3", key))
     chain.ok(MsgSetBeaconKey("v3", key, proof), MsgRevokeBeaconKey("v3", key))
+
+
+def _staking(market: Market) -> None:
+    """A new validator, and coins that come, move, leave and return."""
+    chain = market.chain
+    chain.ok(
+        create("dave", 5 * ASSAY, description=Description("a newcomer")),
+        edit("v2", description=Description("another name")),
+    )
+    chain.ok(delegate("carol", "v2", 9 * ASSAY))
+    chain.ok(redelegate("carol", "v2", "v3", 4 * ASSAY), undelegate("carol", "v2", 3 * ASSAY))
+    chain.ok(cancel("carol", "v2", ASSAY, chain.height))
+    chain.ok(undelegate("dave", "dave", 5 * ASSAY))
 
 
 def _refusals(market: Market) -> None:
