@@ -70,6 +70,8 @@ def test_cosmpy_pays_and_reads(node: Node, kind: str) -> None:
     assert ledger.query_latest_block().height >= 3
     assert ledger.query_node_info() is not None
     assert ledger.query_consensus_params().params.block.max_gas > 0
+    (validator,) = ledger.query_validators()
+    assert validator.moniker == "only"
     with pytest.raises(Exception, match="not found"):
         ledger.query_account(receiver)
     with pytest.raises(NotFoundError):

@@ -9,6 +9,7 @@ import pytest
 
 from tests.support.node_process import Node, make_home
 from tests.support.small_chain import CHAIN_ID, key
+from wire.address import operator_address
 
 HERE = Path(__file__).parent
 SECONDS = 240
@@ -29,11 +30,19 @@ def test_cosmjs_is_a_wallet_of_this_chain(tmp_path: Path) -> None:
     node = Node(make_home(tmp_path), "managed")
     try:
         node.wait_for_height(3)
-        command = ["node", "wallet.mjs", node.ready["rpc"], CHAIN_ID, key(1).secret.hex(), key(77).address]
+        command = [
+            "node",
+            "wallet.mjs",
+            node.ready["rpc"],
+            CHAIN_ID,
+            key(1).secret.hex(),
+            key(77).address,
+            operator_address(key(0).address),
+        ]
         done = subprocess.run(command, cwd=HERE, capture_output=True, text=True, timeout=SECONDS, check=False)
         assert done.returncode == 0, done.stderr[-2_000:]
         checks = json.loads(done.stdout.splitlines()[-1])
         assert {name: result for name, result in checks.items() if result is not True} == {}
-        assert len(checks) >= 15
+        assert len(checks) >= 20
     finally:
         node.close()

@@ -1,10 +1,10 @@
-// Does with CosmJS what a wallet does: node wallet.mjs RPC_URL CHAIN_ID SECRET_HEX STRANGER; prints one line of JSON.
+// Does with CosmJS what a wallet does: node wallet.mjs RPC_URL CHAIN_ID SECRET_HEX STRANGER VALIDATOR; prints one line of JSON.
 
 import { makeMultisignedTxBytes, SigningStargateClient, StargateClient, GasPrice } from "@cosmjs/stargate";
 import { DirectSecp256k1Wallet } from "@cosmjs/proto-signing";
 import { createMultisigThresholdPubkey, pubkeyToAddress, Secp256k1HdWallet, Secp256k1Wallet } from "@cosmjs/amino";
 
-const [url, chainId, secret, stranger] = process.argv.slice(2);
+const [url, chainId, secret, stranger, validator] = process.argv.slice(2);
 const prefix = "assay";
 const options = { gasPrice: GasPrice.fromString("0.01uassay") };
 const coins = (amount) => [{ denom: "uassay", amount: String(amount) }];
@@ -44,6 +44,14 @@ check("amino", signed.code === 0, signed);
 
 const refused = await client.sendTokens(address, stranger, coins(2n ** 64n), "auto").catch((error) => error.message);
 check("too much", typeof refused === "string" && /amount|insufficient|large|too much/i.test(refused), refused);
+
+check("no delegation", (await reader.getDelegation(address, validator)) === null);
+const delegated = await client.delegateTokens(address, validator, coins(5_000_000)[0], "auto");
+check("delegate", delegated.code === 0, delegated);
+check("delegation", (await reader.getDelegation(address, validator))?.amount === "5000000");
+check("staked", (await reader.getBalanceStaked(address))?.amount === "5000000");
+const undelegated = await client.undelegateTokens(address, validator, coins(2_000_000)[0], "auto");
+check("undelegate", undelegated.code === 0, undelegated);
 
 // A multisig account of two of three keys.
 const people = await Promise.all(
