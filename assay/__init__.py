@@ -27,6 +27,7 @@ ORIGINS = {
     "Average": "pol.capture.author.spec:Average",
     "Bid": "domain.market.records:Bid",
     "BlockHead": "chain.client.client:BlockHead",
+    "BorderMemory": "pol.capture.codecs.border:BorderMemory",
     "BroadcastResult": "domain.block:BroadcastResult",
     "ChainError": "chain.client.errors:ChainError",
     "ChainTimeout": "chain.client.errors:ChainTimeout",

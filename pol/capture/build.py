@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from pol.capture.author.spec import Average, JobSpec
 from pol.capture.check import check_step
 from pol.capture.closing import captured_end, carried_between_rounds
+from pol.capture.codecs.border import BorderMemory
 from pol.capture.constants.known import MOST_ELEMENTS
 from pol.capture.data.columns import Columns, Scratch
 from pol.capture.data.sources import JobData, read_data
@@ -400,11 +401,19 @@ def _check_hooks(model: nn.Module) -> None:
             raise JobError(f"model.{name}", reason, remedy)
 
 
+def _check_memories(spec: JobSpec) -> None:
+    for name, part in spec.model.named_modules():
+        if isinstance(part, BorderMemory) and spec.slots > 1:
+            reason = f"each update of {spec.slots} slots would contain the activations that model.{name} remembers"
+            raise JobError("slots", reason, "give slots=1, or use assay.border, which remembers nothing")
+
+
 def _initial_state(spec: JobSpec, functions: JobFunctions) -> dict[str, torch.Tensor]:
     """Return the global state with the weights as they are in the model."""
     model = spec.model
     _check_batch_norm(model)
     _check_hooks(model)
+    _check_memories(spec)
     parameters = {name: p.detach().clone() for name, p in sorted(model.named_parameters())}
     buffers = {name: buffer.detach().clone() for name, buffer in model.named_buffers()}
     trained = {name: parameters[name] for name in functions.trained}

@@ -99,6 +99,7 @@ _WITNESS_DAEMON = "tests/unit/validator/test_witnesses.py"
 _ASKING = "tests/unit/compute_provider/decide/test_asking.py"
 _DELIVERED = "tests/unit/chain/attacks/test_a_delivered_share_is_not_called_unanswered.py"
 _CODED = "tests/unit/pol/replay/test_coded_updates.py"
+_BORDER = "tests/unit/pol/capture/test_border.py"
 _CODECS = "tests/unit/pol/capture/test_update_codecs.py"
 _HABITS = "tests/unit/pol/capture/test_habits.py"
 _DATA = "tests/unit/pol/capture/test_data.py"
@@ -4092,6 +4093,30 @@ MUTANTS = (
         "sizes.reshape(number, groups, group).amin(2)",
         (f"{_CODECS}::test_the_largest_are_those_of_a_whole_sort",),
     ),
+    Mutant(
+        "memory-of-the-other-side",
+        "the side before a border computes differences to the memory that lies behind it",
+        "pol/capture/codecs/border.py",
+        "before: torch.Tensor = self.sent[rows]",
+        "before: torch.Tensor = self.received[rows]",
+        (f"{_BORDER}::test_only_codes_cross_between_two_stages",),
+    ),
+    Mutant(
+        "memory-of-what-was-not-sent",
+        "the side before a border remembers its activations, not what the other side got",
+        "pol/capture/codecs/border.py",
+        "        sent = before + change\n",
+        "        sent = values + 0.0 * change\n",
+        (f"{_BORDER}::test_a_border_with_a_memory_sends_differences",),
+    ),
+    Mutant(
+        "memory-in-every-update",
+        "each update of a slot contains the activations of all rows",
+        "pol/capture/build.py",
+        "isinstance(part, BorderMemory) and spec.slots > 1",
+        "isinstance(part, BorderMemory) and spec.slots > 2",
+        (f"{_BORDER}::test_a_memory_of_several_slots_is_refused",),
+    ),
     # --- clusters ---
     Mutant(
         "admit-by-asking",
@@ -6495,16 +6520,16 @@ MUTANTS = (
         "border-gradient",
         "gradients cross a border without being rounded",
         "pol/capture/codecs/border.py",
-        "return _crossed(gradient, ctx.bits), None",
-        "return gradient, None",
+        "return _crossed(gradient, ctx.bits), None\n",
+        "return gradient, None\n",
         ("tests/unit/pol/capture/test_border.py::test_values_and_gradients_are_rounded_in_each_row",),
     ),
     Mutant(
         "border-infinity",
         "a row with an infinite element becomes finite",
         "pol/capture/codecs/border.py",
-        "decoded = (unpack(words, size, bits) - most).to(scale.dtype) * scale",
-        "decoded = (unpack(words, size, bits) - most).to(scale.dtype) * torch.where(is_usable, scale, 0.0)",
+        "    return torch.where(is_usable, numbers, 0.0).clamp(-most, most), scale\n",
+        "    return torch.where(is_usable, numbers, 0.0).clamp(-most, most), torch.where(is_usable, scale, 0.0)\n",
         ("tests/unit/pol/capture/test_border.py::test_a_row_that_is_not_finite_stays_so",),
     ),
     Mutant(
