@@ -511,7 +511,7 @@ class ValidatorDaemon:
         if number_of(config.machines) == 1:
             return start_replayer(config.executor, config.engine, lanes, config.home / "driver", self._see_nodes)
         together = start_together(
-            config.executor, config.engine, lanes, (OWN, SEATS), config.machines, config.home, self._see_nodes
+            config.executor, config.engine, lanes, (OWN, SEATS, TRIALS), config.machines, config.home, self._see_nodes
         )
         self._tend = together.tend
         return together

@@ -85,7 +85,7 @@ class Members:
         They end if ``check``, which is called often during a command, raises an error.
         """
         self._form, self._spec, self._check = form, spec, check
-        self.sent = self.messages = 0
+        self.sent = self.messages = self.cpu_us = 0
         self._kept = form.keeper_of
         self._specs = form.tensors
         chunks = sum(tensor_chunks(tensor) for tensor in self._specs.values())
@@ -223,6 +223,7 @@ class Members:
         for machine, answer in answers.items():
             self.sent += answer.sent
             self.messages += answer.messages
+            self.cpu_us += answer.cpu_us
             for tensor in answer.tensors:
                 spec = self._specs.get(tensor.name)
                 if spec is None or self._kept[tensor.name] != machine:
@@ -288,7 +289,7 @@ class Group:
         """What the leader knows of the job and its plan."""
         self.losses: list[str] = []
         """Why machines were lost, one text per loss."""
-        self._bytes = self._messages = 0
+        self._bytes = self._messages = self._cpu_us = 0
         folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         try:
             self.members = self._members()
@@ -347,6 +348,10 @@ class Group:
             root=boundary_root(*trained.roots, means),
             metrics=means,
         )
+
+    def run_step(self, slot: int) -> None:
+        """Run the first step of a slot in round 0 from where the group stands; errors as in :meth:`run_segment`."""
+        self._train(slot, 0, 1)
 
     def _train(self, slot: int, begin: int, steps: int) -> Trained:
         """Run some steps; after a loss again, on the machines that are left."""
@@ -410,6 +415,11 @@ class Group:
         """Number of messages that the members have sent each other."""
         return self._messages + self.members.messages
 
+    @property
+    def cpu_us(self) -> int:
+        """Processor time of all members in microseconds."""
+        return self._cpu_us + self.members.cpu_us
+
     def close(self) -> None:
         """End all members, and remove what they wrote."""
         self.members.close()
@@ -451,7 +461,7 @@ class Group:
         while True:
             try:
                 if lost is not None:
-                    self._bytes, self._messages = self.sent, self.messages
+                    self._bytes, self._messages, self._cpu_us = self.sent, self.messages, self.cpu_us
                     self._lose(lost)
                     self.members = self._start()
                 self._open()

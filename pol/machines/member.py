@@ -77,6 +77,7 @@ class _Slot:
         self._tensors: dict[str, Array] = {}
         self._leaves: dict[str, bytes] = {}
         self._sent = self._messages = 0
+        self._cpu = time.process_time()
         self._channels: dict[int, Channel] = {}
         for other, stream in peers.items():
             try:
@@ -175,11 +176,13 @@ class _Slot:
                 self._leaves[name] = b"".join(tensor_leaves(self._tensors[name], name))
         sent, messages = self._sent, self._messages
         self._sent = self._messages = 0
+        before, self._cpu = self._cpu, time.process_time()
         return Held(
             tensors=tuple(TensorLeaves(name, self._leaves[name]) for name in self._kept),
             metrics=tuple(MetricValues(name, tuple(own)) for name, own in values.items()),
             sent=sent,
             messages=messages,
+            cpu_us=max(0, int(1e6 * (self._cpu - before))),
         )
 
 

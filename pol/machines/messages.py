@@ -111,13 +111,14 @@ class Held:
     """The answer to ``Open`` and ``Train``: the member's tensors, and its metrics.
 
     ``sent`` is the number of bytes of arrays that the member has sent since the last answer, and ``messages`` the
-    number of messages.
+    number of messages. ``cpu_us`` is the processor time of all its threads since then, in microseconds.
     """
 
     tensors: Annotated[tuple[TensorLeaves, ...], Length(0, _NAMES_MAX)]
     metrics: Annotated[tuple[MetricValues, ...], Length(0, _NAMES_MAX)]
     sent: _Number
     messages: _Number
+    cpu_us: _Number
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,7 +122,7 @@ class GroupPool:
         ``ask`` lets processes read jobs, which may write only into ``scratch``. Members on this machine can read only
         these folders, their job, and the files and folders ``reads``.
         """
-        self.hosting, self._ask, self._folder, self._scratch = hosting, ask, folder, scratch
+        self.hosting, self.ask, self._folder, self.scratch = hosting, ask, folder, scratch
         self._reads = (scratch, *reads)
         self._changed = threading.Condition()
         self._idle: list[_Kept] = []
@@ -167,9 +167,9 @@ class GroupPool:
         """
         if not group.form.has_own_states:
             return
-        with TemporaryDirectory(dir=self._scratch) as name:
+        with TemporaryDirectory(dir=self.scratch) as name:
             own = Path(name) / "own.local"
-            root = self._ask(write_own_state, job, slot, own, timeout=FORM_SECONDS)
+            root = self.ask(write_own_state, job, slot, own, timeout=FORM_SECONDS)
             if root and group.open(global_path, own)[1] != root:
                 raise StateError("local state", "is not that of the slot")
 
@@ -231,7 +231,7 @@ class GroupPool:
             raise TaskTimeout("the deadline passed before the group had a result")
 
     def _form(self, job: Path, spec: GroupSpec) -> SlotForm:
-        return checked(self._ask(job_form, job, spec, timeout=FORM_SECONDS))
+        return checked(self.ask(job_form, job, spec, timeout=FORM_SECONDS))
 
     def _best(self, job: Path, stands: Callable[[Roots], bool]) -> _Kept | None:
         """Take an idle group of this job out, if there is one."""

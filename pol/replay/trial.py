@@ -7,7 +7,7 @@ A job that loads can still end in NaN, use a row number that does not exist, or 
 import time
 from collections.abc import Callable
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from itertools import repeat
 from pathlib import Path
@@ -23,6 +23,11 @@ from pol.executor.names import Engine
 from pol.job.cost import memory_size
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
+from pol.machines.form import GroupSpec
+from pol.machines.parts import plan_of
+from pol.split.costs import cost_of
+from pol.state.canonical import read_state
+from pol.work.executor import PoolError
 from pol.work.records import RoundSlot
 from pol.work.segments import SlotState, advance, first_state, run_segment, slot_state
 from pol.work.speed import core_speed
@@ -59,20 +64,23 @@ def try_payload(request: TrialRequest) -> Trial:
 
     Any failure of an untrusted job becomes a reason to decline. Only a fault of this machine raises an error.
     """
-    executor = backend(request.engine)
-    memory = request.memory
-    bound = sandbox.memory_bound(memory) if memory else nullcontext()
-    try:
-        with bound:
+
+    def run() -> Trial:
+        executor = backend(request.engine)
+        with sandbox.memory_bound(request.memory) if request.memory else nullcontext():
             loaded = load_job(request.directory)
-            terms = order_terms(loaded.job)
-            if terms != request.terms:
-                return Trial(terms=terms)
-            needed = memory_size(loaded.job.document)
-            if memory and needed > memory:
-                text = f"the job needs {needed} bytes of memory, but a device of the bid has {memory}"
-                return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
-            return Trial(terms=terms, times=try_job(loaded, request.slot, request.slots, executor))
+            trial = _compared(loaded, request, "the job needs", memory_size(loaded.job.document))
+            if trial.terms != request.terms or trial.decline:
+                return trial
+            return Trial(terms=trial.terms, times=try_job(loaded, request.slot, request.slots, executor))
+
+    return guarded(run)
+
+
+def guarded(run: Callable[[], Trial]) -> Trial:
+    """Return the result of a trial. Any failure of an untrusted job becomes a reason to decline."""
+    try:
+        return run()
     except JobError as error:
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=str(error))
     except Stopped as error:
@@ -80,9 +88,54 @@ def try_payload(request: TrialRequest) -> Trial:
     except MemoryError:
         text = "a trial of the job needs more memory than is available"
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=text)
+    except PoolError:
+        raise
     except Exception as error:  # noqa: BLE001  (a failing job must not be tried again and again)
         text = f"a trial of the job failed: {error!r}"
         return Trial(decline=LegEnd.DECLINED_BAD_JOB, text=text)
+
+
+def _compared(loaded: LoadedJob, request: TrialRequest, what: str, needed: int) -> Trial:
+    """Return the terms of a job, and a reason to decline it if a device of the bid has too little memory."""
+    terms = order_terms(loaded.job)
+    if terms == request.terms and request.memory and needed > request.memory:
+        text = f"{what} {needed} bytes of memory, but a device of the bid has {request.memory}"
+        return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
+    return Trial(terms=terms)
+
+
+# --- parts of a trial on several machines (:mod:`pol.replay.trial_together`) --------------------------
+
+
+def check_payload(request: TrialRequest, spec: GroupSpec) -> Trial:
+    """Load a payload with every check, and compare it with the order; no step of it is run.
+
+    A device of the bid needs the memory of the machine that needs most.
+    """
+
+    def run() -> Trial:
+        loaded = load_job(request.directory)
+        cost = cost_of(plan_of(loaded.job.document, spec))
+        return _compared(loaded, request, "each machine needs", max(machine.memory for machine in cost.machines))
+
+    return guarded(run)
+
+
+def try_ends(request: TrialRequest, global_end: Path, local_end: Path) -> Trial:
+    """Time the update of a slot whose first segment ends with the states in two files, and an aggregation.
+
+    The time of the segment is left out.
+    """
+
+    def run() -> Trial:
+        executor = backend(request.engine)
+        loaded = load_job(request.directory)
+        document = loaded.job.document
+        end = SlotState(read_state(global_end, document.global_tensors), read_state(local_end, document.local_tensors))
+        times = _try_ends(loaded, end, executor)
+        return Trial(terms=request.terms, times=replace(times, speed=core_speed(executor)))
+
+    return guarded(run)
 
 
 def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> TrialTimes:
@@ -92,7 +145,6 @@ def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> Tri
     in ``slots`` is also run, but not timed. Raises Stopped if the segment, a step, the update or the aggregation has no
     result.
     """
-    document = loaded.job.document
     speed = core_speed(backend)
     start = slot_state(loaded, loaded.global_state, loaded.local_state)
 
@@ -107,16 +159,20 @@ def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> Tri
     for other in slots:
         if other != slot:
             _try_step(loaded, other, start, backend)
-    result, close_time = _timed(partial(share_update, loaded, start.global_state, end, backend))
+    return replace(_try_ends(loaded, end, backend), segment=segment_time, speed=speed)
+
+
+def _try_ends(loaded: LoadedJob, end: SlotState, backend: Backend) -> TrialTimes:
+    """Return the times of the update of a slot that ends with the states ``end``, and of an aggregation."""
+    document = loaded.job.document
+    result, close_time = _timed(partial(share_update, loaded, loaded.global_state, end, backend))
     update = result.update
     del end, result
 
     def outer() -> None:
         aggregate(loaded, loaded.global_state, repeat(update, document.slots), backend)
 
-    return TrialTimes(
-        segment=segment_time, outer=_timed(outer)[1], speed=speed, close=close_time if document.close else 0
-    )
+    return TrialTimes(segment=0, outer=_timed(outer)[1], speed=0, close=close_time if document.close else 0)
 
 
 def _try_step(loaded: LoadedJob, slot: int, start: SlotState, backend: Backend) -> None:

@@ -70,6 +70,7 @@ _CHANNEL = "tests/unit/pol/machines/test_channel.py::test_"
 _ANSWERS = "tests/unit/pol/machines/test_messages.py::test_other_bytes_are_refused"
 _GROUP = "tests/unit/pol/machines/test_group.py::test_"
 _GROUPS = "tests/unit/pol/machines/test_pool.py::test_"
+_TRIAL_TOGETHER = "tests/unit/validator/test_trial_together.py::test_"
 _GROUPED = "tests/unit/compute_provider/work/test_grouped.py::test_"
 _DOOR = "tests/unit/pol/machines/test_door.py::test_"
 _HOSTS = "tests/unit/pol/machines/test_hosts.py::test_"
@@ -4219,8 +4220,8 @@ MUTANTS = (
         "trial-none",
         "a job is accepted that nobody has run",
         "pol/replay/trial.py",
-        "return Trial(terms=terms, times=try_job(loaded, request.slot, request.slots, executor))",
-        "return Trial(terms=terms)",
+        "return Trial(terms=trial.terms, times=try_job(loaded, request.slot, request.slots, executor))",
+        "return Trial(terms=trial.terms)",
         (f"{_TRIAL}::test_a_job_that_goes_to_infinity_at_once_is_declined",),
     ),
     Mutant(
@@ -4275,8 +4276,8 @@ MUTANTS = (
         "trial-memory",
         "a job may need more memory than the bid offers",
         "pol/replay/trial.py",
-        "if memory and needed > memory:",
-        "if not memory and needed > memory:",
+        "terms == request.terms and request.memory and needed > request.memory:",
+        "terms == request.terms and not request.memory and needed > request.memory:",
         (f"{_TRIAL}::test_a_job_that_needs_more_memory_than_the_bid_offers_is_declined",),
     ),
     Mutant(
@@ -6780,6 +6781,30 @@ MUTANTS = (
         "number = self._program.nodes[number - self._program.first_node].args[0]",
         "number = self._roots[number]",
         ("tests/unit/pol/split/test_blocks.py::test_a_reshape_of_a_received_value_needs_no_value_of_another_machine",),
+    ),
+    Mutant(
+        "trial-other-slots",
+        "a trial on several machines does not try the other slots",
+        "pol/replay/trial_together.py",
+        "                if other != request.slot:\n",
+        "                if other < 0:\n",
+        (f"{_TRIAL_TOGETHER}a_trial_has_the_verdict_of_one_process[the first step of another slot]",),
+    ),
+    Mutant(
+        "trial-no-time",
+        "a job takes no time if several machines try it",
+        "pol/machines/group.py",
+        "            self.cpu_us += answer.cpu_us\n",
+        "",
+        (f"{_TRIAL_TOGETHER}work_counts_on_all_machines",),
+    ),
+    Mutant(
+        "trial-memory-together",
+        "a validator accepts a job that no machine of a group can hold",
+        "pol/replay/trial.py",
+        "max(machine.memory for machine in cost.machines)",
+        "0 * max(machine.memory for machine in cost.machines)",
+        (f"{_TRIAL_TOGETHER}each_machine_needs_the_memory_of_a_device",),
     ),
     Mutant(
         "together-stop",

@@ -23,6 +23,8 @@ from pol.machines.form import Shape, check_device, spec_here
 from pol.machines.group import Group
 from pol.machines.nodes import LANE, NodeQueues, Nodes, members_lane
 from pol.machines.pool import GroupPool, Hosting, OneGroup, Roots
+from pol.replay.trial import TrialRequest, try_payload
+from pol.replay.trial_together import try_together
 from pol.rules.commitment import boundary_root
 from pol.rules.tiers.exact import EXACT
 from pol.work.cluster.dispatch import NodeReport
@@ -31,6 +33,7 @@ from pol.work.places import boundary_step, check_segment
 from pol.work.records import RoundSlot
 from pol.work.replayer import Lane, Replayer, start_replayer
 from pol.work.shares import share_shape
+from pol.work.trials import Trial
 from validator.decide.records import Recomputed, ReplayOutcome
 from validator.work import numerics
 from validator.work.checks import exact
@@ -56,6 +59,7 @@ class Together:
             exact.check_stop: self.check_stop,
             exact.recompute_segment: self.recompute_segment,
             numerics.recompute_states: self.recompute_states,
+            try_payload: self.try_payload,
         }
 
     def takes(self, function: Callable[..., Any]) -> bool:
@@ -129,6 +133,10 @@ class Together:
         except ReplayError:
             return None
         return numerics.Written(root, digests)
+
+    def try_payload(self, request: TrialRequest, ends: float, stop: Event) -> Trial:
+        """Try a payload; see :func:`pol.replay.trial.try_payload`."""
+        return try_together(self.pool, request, ends, stop)
 
     @contextmanager
     def _opened(

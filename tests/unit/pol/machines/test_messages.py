@@ -11,7 +11,7 @@ import pytest
 from pol.machines.messages import Failed, Held, Joined, MetricValues, Open, TensorLeaves, Train, receive, send
 from pol.machines.stream import LinkError, Stream
 
-ANSWER = Held((TensorLeaves("global.w", bytes(64)),), (MetricValues("loss", (0, 2**32 - 1)),), 5, 1)
+ANSWER = Held((TensorLeaves("global.w", bytes(64)),), (MetricValues("loss", (0, 2**32 - 1)),), 5, 1, 7)
 
 
 @contextmanager
