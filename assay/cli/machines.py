@@ -106,6 +106,7 @@ def _values(plan: "PlanSummary") -> dict[str, Any]:
                 "sent": plan.cost.machines[machine].sent,
                 "received": plan.cost.machines[machine].received,
                 "memory": plan.cost.machines[machine].memory,
+                "waiting": plan.cost.machines[machine].waiting,
             }
             for stage, group in enumerate(plan.stages)
             for machine in group
@@ -131,7 +132,7 @@ def _all(plans: Sequence["PlanSummary"], title: str) -> "Table":
 
 
 def _machines(plan: "PlanSummary") -> "Table":
-    columns = ("machine", "stage", "changed tensors", "work", "sent", "received", "memory")
+    columns = ("machine", "stage", "changed tensors", "work", "sent", "received", "memory", "waits")
     rows = [
         (
             machine,
@@ -141,6 +142,7 @@ def _machines(plan: "PlanSummary") -> "Table":
             size(plan.cost.machines[machine].sent),
             size(plan.cost.machines[machine].received),
             size(plan.cost.machines[machine].memory),
+            f"{plan.cost.machines[machine].waiting / 10**6:,.3f} s",
         )
         for stage, group in enumerate(plan.stages)
         for machine in group

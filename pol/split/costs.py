@@ -1,8 +1,8 @@
 """The cost of a plan, from its program alone: bytes and messages per step, and memory and work per machine.
 
 Virtual machines count the same bytes (``pol/split/virtual.py``), and tests compare both. The time of a step is an
-estimate: stages compute one after another, the machines of a stage compute side by side, and the bytes of the machine
-with the most traffic are added.
+estimate. Each machine has a clock, and follows the plan's actions in order. It computes at its speed, a message keeps
+both of its machines busy for its bytes, and the receiver waits for the sender.
 """
 
 from collections.abc import Sequence
@@ -30,12 +30,14 @@ class MachineCost(Readable):
     - ``work``: FLOPs.
     - ``sent``, ``received``: bytes.
     - ``memory``: bytes that a process needs. The measured peak is within a factor of 1.3.
+    - ``waiting``: estimated microseconds in which it waits for other machines.
     """
 
     work: int
     sent: int
     received: int
     memory: int
+    waiting: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +105,7 @@ class _Counter:
         self._work, self._sent, self._received = ([0] * count for _ in range(3))
         self._traffic: dict[str, Traffic] = {}
         self._memory = [_Memory(plan, machine) for machine in range(count)]
+        self._clocks = _Clocks(plan.machines)
 
     def cost(self) -> PlanCost:
         """Return the cost of the plan."""
@@ -114,29 +117,20 @@ class _Counter:
                 self._run(action)
             for memory in self._memory:
                 memory.free(dead)
-        machines = tuple(map(MachineCost, self._work, self._sent, self._received, self._sizes()))
-        return PlanCost(machines, dict(sorted(self._traffic.items())), self._microseconds())
+        total = self._clocks.total
+        waiting = [(total - busy) // 1_000 if machine in plan.used else 0 for machine, busy in self._clocks.busy()]
+        machines = tuple(map(MachineCost, self._work, self._sent, self._received, self._sizes(), waiting))
+        return PlanCost(machines, dict(sorted(self._traffic.items())), ceil_div(total, 1_000))
 
     def _sizes(self) -> list[int]:
         used = self._plan.used
         return [memory.size() if machine in used else 0 for machine, memory in enumerate(self._memory)]
 
-    def _microseconds(self) -> int:
-        machines = self._plan.machines
-        computing = sum(
-            max(ceil_div(10**6 * self._work[machine], machines[machine].speed) for machine in group)
-            for group in self._plan.stages
-        )
-        sending = max(
-            ceil_div(10**6 * (sent + received), machine.bandwidth)
-            for sent, received, machine in zip(self._sent, self._received, machines, strict=True)
-        )
-        return computing + sending
-
     def _count(self, kind: str, source: int, target: int, size: int) -> None:
         self._traffic[kind] = self._traffic.get(kind, Traffic()).plus(size)
         self._sent[source] += size
         self._received[target] += size
+        self._clocks.send(source, target, size)
 
     def _send(self, send: Send) -> None:
         size = self._type(send.value, send.part).size
@@ -167,7 +161,9 @@ class _Counter:
                 division = run.cut.result
                 made = result if division is None else self._type(number, Part(division, place))
                 attrs = run.cut.split.fit(attrs, run.cut.way, operands, made)
-            self._work[machine] += row.work(operands, attrs, made).flops
+            work = row.work(operands, attrs, made).flops
+            self._work[machine] += work
+            self._clocks.compute(machine, work)
             for arg, part in zip(node.args, parts, strict=True):
                 self._memory[machine].read(arg, part)
             self._memory[machine].need(made.size + row.scratch_size(operands, attrs, made))
@@ -200,6 +196,39 @@ class _Counter:
             self._count(kind, machine, run.owner, size)
             self._memory[machine].need(size)
             self._memory[run.owner].need(len(run.machines) * size)
+
+
+class _Clocks:
+    """The time of each machine in a step (nanoseconds), and how much of it the machine was busy."""
+
+    def __init__(self, machines: Sequence[Machine]) -> None:
+        self._machines = machines
+        self._now = [0] * len(machines)
+        self._busy = [0] * len(machines)
+
+    @property
+    def total(self) -> int:
+        """The time at which the last machine ends."""
+        return max(self._now)
+
+    def busy(self) -> list[tuple[int, int]]:
+        """Return each machine and the time in which it was busy."""
+        return list(enumerate(self._busy))
+
+    def compute(self, machine: int, work: int) -> None:
+        """Let a machine compute."""
+        self._spend(machine, 10**9 * work // self._machines[machine].speed)
+
+    def send(self, source: int, target: int, size: int) -> None:
+        """Let a machine send, and another one wait for the message."""
+        time = 10**9 * size // min(self._machines[source].bandwidth, self._machines[target].bandwidth)
+        self._now[target] = max(self._now[target], self._now[source])
+        self._spend(source, time)
+        self._spend(target, time)
+
+    def _spend(self, machine: int, time: int) -> None:
+        self._now[machine] += time
+        self._busy[machine] += time
 
 
 class _Memory:

@@ -11,6 +11,8 @@ A node is in one of four places:
 - It does not depend on the batch, like a mask or a learning rate: each machine that needs it computes it.
 - It has no split for how its operands are divided: its operands are gathered first.
 
+A stage first computes what other stages wait for, and so the gradients of its inputs before those of its weights.
+
 Every changed state tensor has a home, where its update is computed; its stage's machines share these tensors. Data,
 unchanged tensors and the number of the step are at every machine. Planning uses integers only and is deterministic.
 """
@@ -19,6 +21,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from functools import cached_property
+from heapq import heapify, heappop, heappush
 
 from pol.job.program import Program
 from pol.split.borders import settle
@@ -28,6 +31,7 @@ from pol.split.rows import Cut, Rows, batch_inputs, divide_rows
 from pol.split.stages import cut_layers, find_layers
 
 STATES = ("global.", "local.")
+PRODUCTS = frozenset({"matmul", "matmul_windows", "repeat"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +133,31 @@ def make_plan(
     if rows < 1 or rows & (rows - 1) or stages < 1 or stages * rows > len(machines):
         raise ValueError(f"{len(machines)} machines cannot form {stages} stages of {rows}")
     return _Planner(program, machines, stages, rows, batch_inputs(program) if batch is None else batch).plan()
+
+
+def sorted_nodes(program: Program, ranks: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return the offsets of all nodes, each after its operands. Of those that are possible, the lowest rank is next.
+
+    The last number of a rank is that of the value.
+    """
+    readers: list[list[int]] = [[] for _ in program.types]
+    missing = []
+    for offset, node in enumerate(program.nodes):
+        args = {arg for arg in node.args if arg >= program.first_node}
+        missing.append(len(args))
+        for arg in args:
+            readers[arg].append(offset)
+    ready = [rank for rank, count in zip(ranks, missing, strict=True) if not count]
+    heapify(ready)
+    order = []
+    while ready:
+        number = heappop(ready)[-1]
+        order.append(number - program.first_node)
+        for offset in readers[number]:
+            missing[offset] -= 1
+            if not missing[offset]:
+                heappush(ready, ranks[offset])
+    return order
 
 
 def shapes(machines: int) -> Iterator[tuple[int, int]]:
@@ -298,10 +327,61 @@ class _Planner:
         for number in range(program.first_node):
             for machine in made.starts_at(number):
                 self._parts[number][machine] = {WHOLE}
-        for offset in range(len(program.nodes)):
+        for offset in self._order():
             self._run(offset)
         ends_at = {name: self._end(name, number) for name, number in program.outputs.items()}
         return replace(made, actions=tuple(self._actions), ends_at=ends_at)
+
+    def _order(self) -> list[int]:
+        """Return the order in which nodes are computed: first those for which another stage waits.
+
+        So a stage computes the gradients of its inputs before those of its weights, and the stage before it goes on
+        meanwhile. Of the others, those of earlier stages come first, so that what they need is sent to them at once.
+        The last are those that need a number of another stage, such as the norm of all gradients.
+        """
+        program = self._program
+        if len(self._stages) == 1:
+            return list(range(len(program.nodes)))
+        stages = [self._stage_of_layer[layer] for layer in self._layers.of_value]
+        is_awaited, is_late = self._find_awaited(stages), self._find_late(stages)
+        ranks = []
+        for number in range(program.first_node, len(program.types)):
+            if is_awaited[number]:
+                ranks.append((0, stages[number], number))
+            else:
+                ranks.append((2, 0, number) if is_late[number] else (1, stages[number], number))
+        return sorted_nodes(program, ranks)
+
+    def _find_awaited(self, stages: Sequence[int]) -> list[bool]:
+        """Return for each value whether another stage needs it for a product, at once or by way of other values.
+
+        Numbers such as norms, and gradients of shared weights, lead only to updates and do not count.
+        """
+        program = self._program
+        leads_to_product, is_awaited = ([False] * len(program.types) for _ in range(2))
+        for offset in reversed(range(len(program.nodes))):
+            number, node = program.first_node + offset, program.nodes[offset]
+            leads_on = leads_to_product[number] or node.op in PRODUCTS
+            for arg in node.args:
+                leads_to_product[arg] |= leads_on and program.types[arg].elements > 1
+                crosses = leads_on and stages[arg] != stages[number] and program.types[arg].elements > 1
+                is_awaited[arg] |= is_awaited[number] or (crosses and not self._is_given[arg])
+        return is_awaited
+
+    def _find_late(self, stages: Sequence[int]) -> list[bool]:
+        """Return for each value whether it needs a value of one element that another machine may have to send."""
+        program = self._program
+        is_late = [spec.name in self._homes and spec.type.elements == 1 for spec in program.inputs]
+        is_late += [False] * len(program.constants)
+        for number, node in enumerate(program.nodes, program.first_node):
+            is_late.append(
+                any(
+                    is_late[arg]
+                    or (stages[arg] != stages[number] and program.types[arg].elements == 1 and not self._is_given[arg])
+                    for arg in node.args
+                )
+            )
+        return is_late
 
     def _end(self, name: str, number: int) -> int:
         """Bring an output to the machine that returns it: its home, or else a machine that has it."""

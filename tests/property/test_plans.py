@@ -25,7 +25,7 @@ from pol.split import blocks
 from pol.split.borders import settle
 from pol.split.costs import best_plan, cost_of
 from pol.split.machine import Machine
-from pol.split.plan import Plan, Run, Send, make_plan, shapes
+from pol.split.plan import Plan, Run, Send, _Planner, make_plan, shapes, sorted_nodes
 from pol.split.stages import find_layers
 from pol.split.virtual import VirtualMachines
 from pol.state.arrays import Array
@@ -161,6 +161,94 @@ def test_a_stage_keeps_a_layer_with_its_optimizer() -> None:
     assert cost.bytes < 6 * activation
     assert cost.messages < 16
     assert max(own.work for own in cost.machines) < 0.6 * sum(own.work for own in cost.machines)
+
+
+def in_program_order(program: Program, stages: int, one: Machine) -> Plan:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(_Planner, "_order", lambda planner: list(range(len(program.nodes))))
+        return make_plan(program, [one] * stages, stages)
+
+
+def is_weight_gradient(program: Program, offset: int) -> bool:
+    """Whether a product leads to no other one: only to norms and to updates."""
+    node = program.nodes[offset]
+    reached = {program.first_node + offset}
+    for number, other in enumerate(program.nodes, program.first_node):
+        if reached.intersection(other.args) and program.types[number].elements > 1:
+            reached.add(number)
+            if other.op == "matmul":
+                return False
+    return node.op == "matmul"
+
+
+@pytest.mark.parametrize("stages", [2, 3])
+def test_input_gradients_come_before_weight_gradients(stages: int) -> None:
+    """A stage sends the last gradient that another stage needs before it computes a gradient of its weights."""
+    program = gpt_step()
+    plan = make_plan(program, machines(stages), stages)
+    for machine in range(1, stages):
+        sent = [
+            at
+            for at, action in enumerate(plan.actions)
+            if isinstance(action, Send)
+            and (action.source, action.target) == (machine, machine - 1)
+            and program.types[action.value].elements > 1
+        ]
+        weights = [
+            at
+            for at, action in enumerate(plan.actions)
+            if isinstance(action, Run) and machine in action.machines and is_weight_gradient(program, action.offset)
+        ]
+        assert sent
+        assert weights
+        assert max(sent) < min(weights)
+
+
+@pytest.mark.parametrize(("stages", "share"), [(2, 0.95), (3, 0.93), (4, 0.92)])
+def test_stages_wait_less_than_in_the_order_of_the_program(stages: int, share: float) -> None:
+    one = Machine(speed=10**9, memory=2**33, bandwidth=10**9)
+    program = gpt_step()
+    before, after = (
+        cost_of(plan) for plan in (in_program_order(program, stages, one), make_plan(program, [one] * stages, stages))
+    )
+    assert after.microseconds < share * before.microseconds
+    assert sum(own.waiting for own in after.machines) < sum(own.waiting for own in before.machines)
+    assert after.bytes == before.bytes
+    assert [own.work for own in after.machines] == [own.work for own in before.machines]
+
+
+def test_rows_alone_keep_the_order_of_the_program() -> None:
+    plan = make_plan(gpt_step(), machines(2), rows=2)
+    offsets = [action.offset for action in plan.actions if isinstance(action, Run)]
+    assert offsets == sorted(offsets)
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_nodes_follow_their_operands_in_any_ranks(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    program, _ = shown(rng)
+    ranks = [(int(rng.integers(3)), number) for number in range(program.first_node, len(program.types))]
+    order = sorted_nodes(program, ranks)
+    places = {program.first_node + offset: at for at, offset in enumerate(order)}
+    assert len(places) == len(program.nodes) == len(order)
+    for number, at in places.items():
+        args = program.nodes[number - program.first_node].args
+        assert all(places[arg] < at for arg in args if arg in places)
+
+
+def test_the_time_of_a_step_is_that_of_the_slowest_machine() -> None:
+    """One machine waits for nothing. Two stages that depend on each other wait for about half of a step."""
+    program = gpt_step()
+    one = Machine(speed=10**9, memory=2**33, bandwidth=10**12)
+    (alone,) = cost_of(make_plan(program, [one])).machines
+    total = cost_of(make_plan(program, [one])).microseconds
+    assert alone.waiting == 0
+    assert abs(total - alone.work // 1_000) <= len(program.nodes)
+    both = cost_of(in_program_order(program, 2, one))
+    assert both.microseconds > 0.9 * total
+    for own in both.machines:
+        assert abs(own.waiting + own.work // 1_000 - both.microseconds) <= 0.01 * both.microseconds
 
 
 class Bordered(torch.nn.Module):
