@@ -131,7 +131,10 @@ class Tx:
 
 def signers_of(tx: Tx) -> tuple[str, ...]:
     """Return the accounts that must sign a transaction, in the order of their signatures."""
-    return ordered_signers(tx.messages, tx.fee_payer)
+    messages, payer = tx.messages, tx.fee_payer
+    if len(messages) == 1 and not payer:  # as almost always
+        return (signer_of(messages[0]),)
+    return ordered_signers(messages, payer)
 
 
 def ordered_signers(messages: Sequence[Message], fee_payer: str) -> tuple[str, ...]:

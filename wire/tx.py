@@ -66,6 +66,7 @@ _MODES: Mapping[bytes, SignMode] = {
 _UNSPECIFIED = (b"", ModeInfo(single=ModeInfo.Single()).SerializeToString())
 _MESSAGE_FIELDS = tuple(f"body.messages[{index}]" for index in range(MESSAGES_MAX))
 _FEES_REMEMBERED = 4096
+_KEYS_REMEMBERED = 65_536
 _MULTISIG_KEYS_REMEMBERED = 1024
 _MODES_KNOWN = "sign with SIGN_MODE_DIRECT or SIGN_MODE_LEGACY_AMINO_JSON"
 _MODES_MAX = 16  # largest number of sign modes inside each other, or next to each other
@@ -77,6 +78,7 @@ _check_memo = own_checker(Annotated[str, Visible(), Size(0, MEMO_BYTES_MAX)], "b
 _PUB_KEY_HEAD: bytes = AnyProto(
     type_url=PUB_KEY_URL, value=PubKey(key=bytes(PUB_KEY_BYTES)).SerializeToString()
 ).SerializeToString()[:-PUB_KEY_BYTES]
+_PUB_KEY_BYTES = len(_PUB_KEY_HEAD) + PUB_KEY_BYTES
 
 
 def decode_tx(raw: bytes) -> Tx:
@@ -143,7 +145,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         gas_limit,
         payer,
         True,  # is_bounded: from_bytes has checked the bounds
-        amino_content(body.messages, memo, auth.fee) if any(map(_signs_text, signers)) else "",
+        amino_content(body.messages, memo, auth.fee) if _is_text_signed(signers) else "",
     )
 
 
@@ -224,8 +226,13 @@ def _read_signers(raw: bytes, infos: Any, signatures: Any, simulated: bool) -> t
 
 def _read_signer(raw: bytes, info: Any, signature: bytes, simulated: bool) -> Signer:
     packed = info.public_key
-    has_key = bool(packed) or info.HasField("public_key")
-    pub_key, address = _read_pub_key(packed) if has_key else (b"", "")
+    has_key = True
+    if len(packed) == _PUB_KEY_BYTES:
+        pub_key, address = _read_pub_key(packed)
+    elif packed or info.HasField("public_key"):
+        pub_key, address = _read_other_key(packed)
+    else:
+        pub_key, address, has_key = b"", "", False
     if len(pub_key) > PUB_KEY_BYTES:
         parts = missing_parts(pub_key) if simulated else read_parts(pub_key, info.mode_info, signature)
         if parts is None:
@@ -251,15 +258,19 @@ def _read_signer(raw: bytes, info: Any, signature: bytes, simulated: bool) -> Si
     return _make_signer(pub_key, address, info.sequence, signature, mode, ())
 
 
-def _signs_text(signer: Signer) -> bool:
-    """Return whether a signer signs amino JSON."""
-    if signer.parts:
-        return any(part.mode is SignMode.AMINO_JSON for part in signer.parts)
-    return signer.mode is SignMode.AMINO_JSON
+def _is_text_signed(signers: tuple[Signer, ...]) -> bool:
+    """Return whether one of the signers signs amino JSON."""
+    for signer in signers:
+        if signer.mode is SignMode.AMINO_JSON:
+            return True
+        if signer.parts and any(part.mode is SignMode.AMINO_JSON for part in signer.parts):
+            return True
+    return False
 
 
+@lru_cache(maxsize=_KEYS_REMEMBERED)
 def _read_pub_key(packed: bytes) -> tuple[bytes, str]:
-    """Return the public key in the encoded ``Any`` ``packed``, and its address."""
+    """Return the public key in the encoded ``Any`` ``packed`` of the usual size, and its address."""
     if packed[:-PUB_KEY_BYTES] == _PUB_KEY_HEAD:
         pub_key = packed[-PUB_KEY_BYTES:]
         return pub_key, address_of(pub_key)

@@ -150,12 +150,21 @@ class Ahead:
 
     def _cases_of(self, state: Reader, chain_id: str, tx: Tx) -> tuple[bytes, ...] | None:
         """Return the cases to verify for a transaction; None if a signature cannot be valid."""
-        cases: list[bytes] = []
+        signers = tx.signers
         addresses = signers_of(tx)
-        if len(addresses) != len(tx.signers):
+        if len(addresses) != len(signers):
             return None
-        for address, signer in zip(addresses, tx.signers, strict=True):
-            known = self._account(state, address)
+        if len(signers) == 1 and not signers[0].parts:  # as almost always: no part needs to be made
+            (signer,) = signers
+            known = self._accounts.get(addresses[0]) or self._account(state, addresses[0])
+            if known is None:
+                return None
+            document = tx.document(signer.mode, chain_id, known[0], signer.sequence)
+            case = case_of(signer.pub_key or known[1], document, signer.signature)
+            return None if case is None else (case,)
+        cases: list[bytes] = []
+        for at, signer in enumerate(signers):
+            known = self._accounts.get(addresses[at]) or self._account(state, addresses[at])
             if known is None:
                 return None
             number, account_key = known
@@ -168,10 +177,7 @@ class Ahead:
         return tuple(cases)
 
     def _account(self, state: Reader, address: str) -> tuple[int, bytes] | None:
-        """Return an account's number and key, or None."""
-        known = self._accounts.get(address)
-        if known is not None:
-            return known
+        """Return an account's number and key as the state has them, or None."""
         account = get_account(state, address)
         if account is None:
             return None

@@ -41,9 +41,13 @@ LANE_PERCENT = (35, 20, 10)
 def gas_of(tx: Tx) -> int:
     """Return the gas that a transaction needs at least, whatever the state is."""
     gas = TX_GAS + (tx.size + len(tx.amino)) * BYTE_GAS + sum(map(message_gas, tx.messages))
-    for signer in tx.signers:
-        gas += SIGNER_GAS + ITEM_GAS * max(0, len(signer.parts) - 1)
-    return gas - SIGNER_GAS * min(1, len(tx.signers))
+    signers = tx.signers
+    if len(signers) > 1:
+        gas += SIGNER_GAS * (len(signers) - 1)
+    for signer in signers:
+        if signer.parts:
+            gas += ITEM_GAS * (len(signer.parts) - 1)
+    return gas
 
 
 def message_gas(message: Message) -> int:

@@ -268,12 +268,20 @@ def _amounts() -> dict[str, Bad]:
         "fee": (lambda t: put("auth.fee.amount.0.amount", t), "auth_info.fee.amount.amount"),
         "bond": (bond_of, "body.messages[0].amount"),
     }
-    return {
+    known = {"2^63", "2^64", "2^128", "40 digits"}  # amounts that a wallet of another chain may send
+    too_much = {
+        f"{place}: {name}": Bad(bend(HUGE[name]), errors.INSUFFICIENT_FUNDS, where, "insufficient funds")
+        for place, (bend, where) in places.items()
+        for name in sorted(known)
+        if place != "bond"
+    }
+    unreadable = {
         f"{place}: {name}": Bad(bend(text), errors.TX_DECODE, where, words)
         for place, (bend, where) in places.items()
         for texts, words in ((AMOUNTS, PLAIN), (HUGE, LARGE))
         for name, text in texts.items()
     }
+    return unreadable | too_much
 
 
 _KNOWN_PLACES = {
@@ -305,14 +313,14 @@ BAD: dict[str, Bad] = {
     "money of another": Bad(from_somebody_else, errors.UNAUTHORIZED, "messages.from_address"),
     "money and key of another": Bad(wrong_key_in_it, errors.UNAUTHORIZED, "signatures"),
     "no account": Bad(from_nobody, errors.UNKNOWN_ADDRESS, "signers"),
-    "two senders": Bad(two_senders, errors.UNAUTHORIZED, "signers", "different signers"),
+    "two senders": Bad(two_senders, errors.UNAUTHORIZED, "signers", "expected: 2, got 1"),
     "no signer": Bad(lambda draft: draft.auth.signer_infos.pop(), errors.UNAUTHORIZED, "auth_info.signer_infos"),
     "two signers": Bad(
         lambda draft: draft.auth.signer_infos.append(draft.auth.signer_infos[0]),
         errors.UNAUTHORIZED,
         "auth_info.signer_infos",
     ),
-    "other payer": Bad(put("auth.fee.payer", key(OTHER).address), errors.UNAUTHORIZED, "fee.payer"),
+    "other payer": Bad(put("auth.fee.payer", key(OTHER).address), errors.UNAUTHORIZED, "signers", "expected: 2, got 1"),
     # signatures
     "no signature": Bad(signed(lambda _: []), errors.UNAUTHORIZED, "auth_info.signer_infos"),
     "empty signature": Bad(signed(lambda _: [b""]), errors.UNAUTHORIZED, "signatures", "0 bytes"),

@@ -51,9 +51,7 @@ def apply_ante(
     gas = check_form(ctx, tx, simulate)
     addresses = check_signers(tx)
     fee = 0 if simulate else check_fee(ctx, tx, price_millionths)
-    accounts = [
-        check_account(ctx, address, signer, simulate) for address, signer in zip(addresses, tx.signers, strict=True)
-    ]
+    accounts = [check_account(ctx, addresses[at], signer, simulate) for at, signer in enumerate(tx.signers)]
     payer = tx.fee_payer or addresses[0]
     balance = BALANCES.get(ctx.store, payer, ctx.block.denom) if fee else 0
     if balance < fee:
@@ -64,14 +62,14 @@ def apply_ante(
             verify_signatures(ctx, tx, signer, account)
     if fee:
         balances.charge_fee(ctx, payer, balance, fee)
-    for account, signer in zip(accounts, tx.signers, strict=True):
+    for at, account in enumerate(accounts):
         ACCOUNTS.put(
             ctx.store,
             Account(
                 address=account.address,
                 number=account.number,
                 sequence=account.sequence + 1,
-                pub_key=account.pub_key or signer.pub_key,
+                pub_key=account.pub_key or tx.signers[at].pub_key,
             ),
         )
     if not ctx.is_check:
@@ -103,10 +101,10 @@ def check_signers(tx: Tx) -> tuple[str, ...]:
         reason = f"invalid number of signer; expected: {len(addresses)}, got {len(tx.signers)}: unauthorized"
         remedy = "let the signers of the messages sign in the order of the messages, and then the payer of the fee"
         raise Refusal(UNAUTHORIZED, "signers", reason, remedy)
-    for address, signer in zip(addresses, tx.signers, strict=True):
-        if signer.address and signer.address != address:
-            reason = f"pubKey does not match signer address {address}: unauthorized"
-            raise Refusal(UNAUTHORIZED, _place(tx, address), reason, "sign with the key of this address")
+    for at, signer in enumerate(tx.signers):
+        if signer.address and signer.address != addresses[at]:
+            reason = f"pubKey does not match signer address {addresses[at]}: unauthorized"
+            raise Refusal(UNAUTHORIZED, _place(tx, addresses[at]), reason, "sign with the key of this address")
     return addresses
 
 
@@ -144,7 +142,7 @@ def check_account(ctx: Context, address: str, signer: SignerInfo, simulate: bool
     if signer.pub_key and account.pub_key and signer.pub_key != account.pub_key:
         reason = "differs from the account's key"
         raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "sign with the account's key")
-    if account.is_multisig and not signer.parts:
+    if not signer.parts and account.is_multisig:
         reason = "is missing, and several people sign for the account"
         raise Refusal(INVALID_PUBKEY, "signers.public_key", reason, "put the multisig key into the transaction")
     if not 0 <= signer.sequence < SEQUENCE_MAX:
