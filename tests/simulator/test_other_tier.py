@@ -105,9 +105,12 @@ class StrayMachine(OtherMachine):
 
 def test_such_a_machine_in_the_other_tier_pays_and_harms_nobody_else() -> None:
     """As a validator does whose software has other functions for a tier than the chain."""
-    setup = make_setup(4, Kind.HONEST, Shape(orders=16, spread=40))
-    world = World(with_validators(setup, {"v1": StrayMachine()}))
-    world.run()
-    assert {change.auditor for change in changes_of(SeatDiffered, world.chain.events)} == {"v1"}
-    orders = [world.order(order.order_id) for order in world.orders]
-    assert not any(closed.void for each in orders for closed in each.rounds)
+    differed = set()
+    for seed in (4, 5):  # in a market it may get no seat
+        setup = make_setup(seed, Kind.HONEST, Shape(orders=16, spread=40))
+        world = World(with_validators(setup, {"v1": StrayMachine()}))
+        world.run()
+        differed |= {change.auditor for change in changes_of(SeatDiffered, world.chain.events)}
+        orders = [world.order(order.order_id) for order in world.orders]
+        assert not any(closed.void for each in orders for closed in each.rounds)
+    assert differed == {"v1"}
