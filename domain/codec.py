@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from enum import IntEnum
 from functools import cache
 from types import NoneType, UnionType
-from typing import Any, TypeVar, get_args, get_origin, get_type_hints
+from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
 T = TypeVar("T")
 
@@ -97,7 +97,7 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     """Return the function that reads a value of the type ``hint``."""
     origin = get_origin(hint)
     args = get_args(hint)
-    if origin is UnionType and len(args) == 2 and NoneType in args:
+    if origin in (UnionType, Union) and len(args) == 2 and NoneType in args:
         inner = _reader(args[0] if args[1] is NoneType else args[1])
         return lambda value: None if value is None else inner(value)
     if origin is tuple and len(args) == 2 and args[1] is Ellipsis:

@@ -47,8 +47,16 @@ class BorderMemory(nn.Module):
 
     Example::
 
-        self.memory = assay.BorderMemory(rows=3000, shape=(16, 32), bits=4)  # in the model's __init__
-        x = self.memory(self.blocks(x), batch["row"])  # in its forward()
+        memory = assay.BorderMemory(rows=3000, shape=(16, 32), bits=4)
+
+
+        class Model(torch.nn.Module):
+            def __init__(self, blocks, head):
+                super().__init__()
+                self.blocks, self.memory, self.head = blocks, memory, head
+
+            def forward(self, x, row):
+                return self.head(self.memory(self.blocks(x), row))
     """
 
     def __init__(self, rows: int, shape: Sequence[int], bits: int = 4) -> None:

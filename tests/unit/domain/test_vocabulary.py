@@ -23,9 +23,14 @@ from domain.words import Words
 
 @pytest.mark.parametrize("cls", MESSAGES, ids=lambda cls: cls.__name__)
 def test_who_comes_first_must_sign(cls: Any) -> None:
-    """The first field is the party whose money or duty the message touches (protocol section 1.6)."""
+    """The first field is the party whose money or duty the message touches (protocol section 1.6).
+
+    Cosmos has another order in some of its messages.
+    """
     names: dict[str, Any] = {field.name: field.name for field in fields(cls)}
-    assert signer_of(cls(**names)) == cls.SIGNER == fields(cls)[0].name
+    assert signer_of(cls(**names)) == cls.SIGNER
+    if cls.URL.startswith("/assay."):
+        assert fields(cls)[0].name == cls.SIGNER
 
 
 KINDS_OF_WORDS = (("messages", Message), ("events", Change), ("queries", Query))
