@@ -31,7 +31,9 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
     RoundKey: st.builds(RoundKey, st.binary(min_size=32, max_size=32), st.just(1), st.just(2)),
 }
 VALUES[tuple[bytes, ...]] = st.lists(VALUES[bytes], max_size=2).map(tuple)
-VALUES |= {cls: st.just(sample(cls)) for cls in (Order, Bid, Capability, AuditPlace, Finding, CommissionRates, Description)}
+VALUES |= {
+    cls: st.just(sample(cls)) for cls in (Order, Bid, Capability, AuditPlace, Finding, CommissionRates, Description)
+}
 VALUES[ShareKey] = VALUES[RoundKey].map(lambda key: key.share(3, 4))
 VALUES[PanelKey] = VALUES[RoundKey].map(lambda key: key.panel(2))
 
