@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from tests.mutants.__main__ import main
+from tests.mutants.mutant import Mutant
 from tests.mutants.run import Unusable, mutated
-from tests.mutants.table import MUTANTS, Mutant
+from tests.mutants.table import MUTANTS, PARTS
 from tests.vectors.kinds import KINDS
 
 ROOT = Path(__file__).parents[2]
@@ -39,6 +40,22 @@ def test_a_mutant_fits_its_file_and_names_tests_that_exist(mutant: Mutant) -> No
     for test in mutant.tests:
         path, _, rest = test.partition("::")
         assert not rest or rest.partition("[")[0] in functions_of(path), test
+
+
+def test_each_mutant_is_in_the_table_of_its_part() -> None:
+    for part in PARTS:
+        names = {_part_of(mutant.file) for mutant in part.MUTANTS}
+        assert names == {part.__name__.removeprefix("tests.mutants.table.")}
+
+
+def _part_of(path: str) -> str:
+    """Return the name of the table that has the mutants of a file."""
+    folders = path.split("/")[:-1]
+    if folders[:2] == ["chain", "state_machine"] and folders[2:]:
+        part = ["chain", *folders[2:]]
+    else:
+        part = folders[:2] if folders[0] in ("chain", "pol", "validator") else folders[:1]
+    return "_".join(part)
 
 
 def test_every_vector_file_notices_a_mutant() -> None:

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
-from tests.mutants.table import Mutant
+from tests.mutants.mutant import Mutant
 
 ROOT = Path(__file__).parents[2]
 TIMEOUT = 300
@@ -31,7 +31,7 @@ def mutated(mutant: Mutant, text: str) -> str:
     if found != 1:
         times = "no longer found" if not found else f"found {found} times"
         raise Unusable(
-            f"{mutant.name}: its text is {times} in {mutant.file}; make the mutant again in tests/mutants/table.py"
+            f"{mutant.name}: its text is {times} in {mutant.file}; make the mutant again in tests/mutants/table"
         )
     return text.replace(mutant.old, mutant.new)
 
@@ -54,7 +54,7 @@ def run_mutants(mutants: Sequence[Mutant], tell: Callable[[str], None]) -> Itera
 def _read(tree: Path, mutant: Mutant) -> str:
     path = tree / mutant.file
     if not path.is_file():
-        raise Unusable(f"{mutant.name}: there is no {mutant.file}; correct tests/mutants/table.py")
+        raise Unusable(f"{mutant.name}: there is no {mutant.file}; correct tests/mutants/table")
     return path.read_text(encoding="utf-8")
 
 

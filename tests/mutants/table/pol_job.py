@@ -1,0 +1,147 @@
+"""Mutants of pol_job."""
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.tests import CODED, COST, GOING_ON, VECTORS
+
+JOB = f"{VECTORS}[job]"
+_DATASET = "tests/unit/pol/job/test_dataset.py"
+_LOAD = "tests/unit/pol/job/test_load.py"
+
+MUTANTS = (
+    Mutant(
+        "other-weights-go-on",
+        "a model's file that was changed since goes on with the optimizers' state of what it was",
+        "pol/job/checkpoint.py",
+        "        if _root(state, path.name) != root:\n",
+        "        if False:\n",
+        (GOING_ON,),
+    ),
+    Mutant(
+        "part-without-nodes",
+        "a part of an aggregation has only the nodes that its outputs name",
+        "pol/job/program.py",
+        "            needed.update(program.nodes[offset].args)\n    kept = sorted(needed)",
+        "            pass\n    kept = sorted(needed)",
+        ("tests/unit/pol/work/test_aggregation.py",),
+    ),
+    Mutant(
+        "job-flops",
+        "a job's document has its work as numbers, not as text",
+        "pol/job/document.py",
+        "    return str(value) if name in _FLOPS_FIELDS else codec.to_plain(value)\n",
+        "    return codec.to_plain(value)\n",
+        (JOB,),
+    ),
+    Mutant(
+        "dead-nodes",
+        "a job may hold nodes whose result nobody needs",
+        "pol/job/program.py",
+        "if first_node + offset not in needed:",
+        "if first_node + offset < 0:",
+        (f"{COST}::test_nodes_whose_result_nobody_needs_are_refused",),
+    ),
+    Mutant(
+        "free-order",
+        "a segment does not pay for the order that its replay sorts",
+        "pol/job/cost.py",
+        "ORDER_WORK * max(job.batch, ceil_div(job.rows * epochs, job.segment_steps))",
+        "ORDER_WORK * job.batch",
+        (f"{COST}::test_the_order_of_an_epoch_is_work",),
+    ),
+    Mutant(
+        "free-draws",
+        "rows that are drawn by weight cost what a few of them do",
+        "pol/job/cost.py",
+        "search = DRAW_WORK * job.rows.bit_length() * job.batch",
+        "search = DRAW_WORK * job.rows.bit_length()",
+        ("tests/unit/pol/job/test_sampling.py::test_what_draws_cost_follows_rows_and_batch",),
+    ),
+    Mutant(
+        "drawn-beside",
+        "a draw that ends where a row's weights end takes that row instead of the next one",
+        "pol/job/dataset.py",
+        'return ends.searchsorted(drawn, "right")',
+        'return ends.searchsorted(drawn, "left")',
+        ("tests/unit/pol/job/test_sampling.py::test_rows_come_as_often_as_their_weights_say",),
+    ),
+    Mutant(
+        "weights-below-zero",
+        "a job may have rows of a weight below 0",
+        "pol/job/dataset.py",
+        "if (part < 0).any():",
+        "if (part < -(2**62)).any():",
+        ("tests/unit/pol/job/test_sampling.py::test_weights_that_are_none_are_refused_wherever_the_job_is_loaded",),
+    ),
+    Mutant(
+        "free-tensors",
+        "tensors that a step writes are no work",
+        "pol/job/cost.py",
+        "TENSOR_CALLS * len(outputs)",
+        "0 * len(outputs)",
+        (f"{COST}::test_many_tensors_are_refused_and_fewer_are_work",),
+    ),
+    Mutant(
+        "free-outer",
+        "the program at the end of a round is no work",
+        "pol/job/cost.py",
+        " + job.outer.work.flops",
+        "",
+        (f"{COST}::test_the_end_of_a_round_is_work",),
+    ),
+    Mutant(
+        "minus-zero",
+        "a batch has the -0.0 that the root of the data says nothing of",
+        "pol/job/dataset.py",
+        "if not self._canonical:",
+        "if False:",
+        (f"{_LOAD}::test_minus_zero_is_read_as_zero",),
+    ),
+    Mutant(
+        "other-shards-rows",
+        "rows of a later shard are looked for where the first one's lie",
+        "pol/job/dataset.py",
+        "self._origins.take(shards)",
+        "self._origins[0]",
+        (f"{_DATASET}::test_rows_come_from_whichever_shard_they_are_in",),
+    ),
+    Mutant(
+        "unverified-rows",
+        "the root of the data is not compared",
+        "pol/job/shards.py",
+        "if _root(document, hashes) != document.data_root:",
+        "if False:",
+        (f"{_LOAD}::test_data_against_their_root",),
+    ),
+    Mutant(
+        "rebuilt-under-training",
+        "a job that is built again overwrites the bytes that somebody trains with",
+        "pol/job/write.py",
+        "        (folder / name).unlink(missing_ok=True)\n",
+        "",
+        (f"{_DATASET}::test_files_that_get_another_content_keep_theirs_for_who_has_loaded_them",),
+    ),
+    Mutant(
+        "update-beyond-the-state",
+        "an update is larger than deliveries may be",
+        "pol/job/document.py",
+        "(size := encoded_size(tensors)) > (most := encoded_size(document.global_tensors))",
+        "(size := encoded_size(tensors)) > (most := 2**62)",
+        (f"{CODED}::test_a_close_that_no_job_may_have[is larger]",),
+    ),
+    Mutant(
+        "close-without-codes",
+        "a job whose updates are not coded has a program that no one runs",
+        "pol/job/document.py",
+        "    if (document.close is not None) != is_coded:\n",
+        "    if document.close is None and is_coded:\n",
+        (f"{CODED}::test_close_goes_with_coded_updates_only",),
+    ),
+    Mutant(
+        "document-tokens",
+        "a document of small values is parsed, however many there are",
+        "pol/job/strict_json.py",
+        "if excess := excess_tokens(data, limits.tokens):",
+        "if excess := excess_tokens(data, len(data)):",
+        ("tests/unit/pol/job/test_strict_json.py::test_a_large_document_of_small_values_is_refused_at_once",),
+    ),
+)

@@ -1,0 +1,95 @@
+"""Mutants of validator_serve."""
+
+from tests.mutants.mutant import Mutant
+from tests.mutants.tests import AUDITOR, MIRRORING, PROBE, RESULTS, SERVICE, STATES, WITNESS_DAEMON
+
+MUTANTS = (
+    Mutant(
+        "results-for-strangers",
+        "any validator fetches the result of an order",
+        "validator/serve/service.py",
+        "        if caller.address not in self.view.result_finders.get(key, ()):\n",
+        "        if False:\n",
+        (f"{RESULTS}::test_seats_get_a_result_from_its_validator_and_strangers_do_not",),
+    ),
+    Mutant(
+        "states-for-strangers",
+        "any validator fetches the states of an order",
+        "validator/serve/service.py",
+        "        if not may_ask and not is_mirror(on_chain, leg, address):\n",
+        "        if False:\n",
+        (f"{STATES}::test_a_mirror_fetches_states_from_the_winner_and_a_stranger_does_not",),
+    ),
+    Mutant(
+        "places-of-other-stages",
+        "a seat gets what it was never asked about",
+        "validator/serve/service.py",
+        "seat.validator == caller.address and number in seat.places",
+        "seat.validator == caller.address",
+        (f"{SERVICE}::test_only_who_has_a_seat_gets_openings",),
+    ),
+    Mutant(
+        "auditor-without-seat",
+        "any validator calls as one that has a seat",
+        "validator/serve/service.py",
+        "if any(seat.validator == address for about in",
+        "if any(bool(seat) for about in",
+        (f"{SERVICE}::test_roles_come_from_the_chain",),
+    ),
+    Mutant(
+        "asking-without-reason",
+        "anybody may ask how much of a blob is here",
+        "validator/serve/service.py",
+        "if blob.size > allowed.largest:",
+        "if False:",
+        (f"{SERVICE}::test_only_who_sends_a_blob_is_told_how_much_is_here",),
+    ),
+    Mutant(
+        "probe-crowd",
+        "as many providers are measured at a time as ask",
+        "validator/serve/prober.py",
+        "len(self._active) >= ACTIVE_MAX:",
+        "len(self._active) < 0:",
+        (PROBE,),
+    ),
+    Mutant(
+        "probe-while-training",
+        "a provider is measured while it trains",
+        "validator/serve/service.py",
+        "        if self._has_work(address):\n",
+        "        if not address:\n",
+        ("tests/unit/validator/test_loop.py",),
+    ),
+    Mutant(
+        "two-daemons-one-key",
+        "two daemons with one provider's key are both served",
+        "validator/serve/callers.py",
+        "            if holder != session and now - polled_at < TAKEN_SECONDS:\n",
+        "            if False:\n",
+        ("tests/unit/validator/test_service.py",),
+    ),
+    Mutant(
+        "serves-before-reveal",
+        "a seat shows what it has before it has revealed its answers",
+        "validator/serve/service.py",
+        "            if own.panel != key or own in self.view.duties or seat is None:\n",
+        "            if own.panel != key or seat is None:\n",
+        (AUDITOR,),
+    ),
+    Mutant(
+        "passed-by-anyone",
+        "any caller replaces the delivery of a share",
+        "validator/serve/service.py",
+        " and caller.address in ask.witnesses:\n                after",
+        ":\n                after",
+        (WITNESS_DAEMON,),
+    ),
+    Mutant(
+        "mirror-with-seat-served",
+        "a winner gives a mirror data while the mirror has a seat that has not revealed",
+        "validator/serve/service.py",
+        "if any(seat.validator == address and not seat.revealed for seat in about.seats):",
+        "if not about.seats:",
+        (f"{MIRRORING}a_mirror_that_has_a_seat_asks_for_nothing_and_is_given_nothing",),
+    ),
+)
