@@ -1,12 +1,40 @@
 """A decided block for the state machine, the results of the block, and the mempool's answer to a transaction."""
 
 from dataclasses import dataclass
+from enum import IntEnum
 
 from domain.beacon import Reveal
 from domain.errors import Refusal
 from domain.events import Event
 from domain.readable import Readable
 from domain.tx import Tx
+
+
+@dataclass(frozen=True, slots=True)
+class Vote:
+    """A place in the last commit: whether a validator of the previous block's set voted, for the block or for none."""
+
+    validator: bytes  # consensus address, 20 bytes
+    power: int
+    signed: bool
+
+
+class MisbehaviourKind(IntEnum):
+    """The kinds of misbehaviour that the consensus proves."""
+
+    DUPLICATE_VOTE = 1
+    LIGHT_CLIENT_ATTACK = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Misbehaviour:
+    """A proof by the consensus that a validator signed two blocks. Height, time and power are those of the vote."""
+
+    kind: MisbehaviourKind
+    validator: bytes  # consensus address, 20 bytes
+    height: int
+    time_ns: int  # header time of that height, nanoseconds since the epoch
+    power: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +50,8 @@ class Block:
     proposer: bytes  # consensus address, 20 bytes
     txs: tuple[Tx | Refusal, ...]
     reveal: Reveal | None = None
+    votes: tuple[Vote, ...] = ()  # for the previous block, in the order of its validator set
+    misbehaviours: tuple[Misbehaviour, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from chain.app.application import Application
 from chain.app.interfaces import APP_VERSION, SOFTWARE, SOFTWARE_VERSION
 from domain import codec
 from domain.beacon import Reveal
-from domain.block import TxResult, ValidatorUpdate
+from domain.block import Misbehaviour, MisbehaviourKind, TxResult, ValidatorUpdate, Vote
 from domain.errors import Refusal
 from domain.genesis import GENESIS
 from domain.tx import Tx
@@ -20,6 +20,8 @@ from wire.results import events_proto, tx_data
 
 ABCI_VERSION = "2.0."
 _ACCEPT, _REJECT = 1, 2
+_KINDS = frozenset(MisbehaviourKind)
+_SIGNED = (2, 3)  # flags of votes for the block, and for no block
 _RECHECK = 1
 
 
@@ -142,6 +144,8 @@ class Methods:
             request.hash,
             request.proposer_address,
             request.txs,
+            votes=tuple(map(_vote, request.decided_last_commit.votes)),
+            misbehaviours=tuple(_misbehaviour(evidence) for evidence in request.misbehavior if evidence.type in _KINDS),
         )
         return abci.Response(
             finalize_block=abci.ResponseFinalizeBlock(
@@ -160,6 +164,24 @@ class Methods:
 def _nanoseconds(timestamp: Any) -> int:
     value: int = timestamp.seconds * 10**9 + timestamp.nanos
     return value
+
+
+def _vote(vote: Any) -> Vote:
+    return Vote(
+        validator=vote.validator.address,
+        power=vote.validator.power,
+        signed=vote.block_id_flag in _SIGNED,
+    )
+
+
+def _misbehaviour(evidence: Any) -> Misbehaviour:
+    return Misbehaviour(
+        kind=MisbehaviourKind(evidence.type),
+        validator=evidence.validator.address,
+        height=evidence.height,
+        time_ns=_nanoseconds(evidence.time),
+        power=evidence.validator.power,
+    )
 
 
 def _validator_updates(updates: Iterable[ValidatorUpdate]) -> list[Any]:

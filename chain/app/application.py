@@ -32,7 +32,7 @@ from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
 from chain.state_machine.store import Overlay, Reader
 from chain.state_machine.transition import apply_block, init_chain
 from domain.beacon import Reveal
-from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
+from domain.block import Block, BlockResult, Misbehaviour, TxResult, ValidatorUpdate, Vote
 from domain.errors import INVALID_REQUEST, Refusal
 from domain.events import Event
 from domain.genesis import Genesis
@@ -266,9 +266,20 @@ class Application:
         return upcoming
 
     def finalize_block(
-        self, height: int, time_ns: int, block_hash: bytes, proposer: bytes, raws: Sequence[bytes]
+        self,
+        height: int,
+        time_ns: int,
+        block_hash: bytes,
+        proposer: bytes,
+        raws: Sequence[bytes],
+        *,
+        votes: tuple[Vote, ...] = (),
+        misbehaviours: tuple[Misbehaviour, ...] = (),
     ) -> Finalized:
-        """Execute a decided block on an overlay, and return its results and app hash; nothing is written."""
+        """Execute a decided block on an overlay, and return its results and app hash; nothing is written.
+
+        ``votes`` are those for the previous block.
+        """
         with self._consensus:
             base = self._base
             if height != base.head.block.height + 1:
@@ -283,6 +294,8 @@ class Application:
                 proposer=proposer,
                 txs=txs,
                 reveal=reveal,
+                votes=votes,
+                misbehaviours=misbehaviours,
             )
             result = apply_block(overlay, block, self._crypto, NodeMemory(self._book), self._rulebook)
             if len(result.tx_results) != len(raws):

@@ -9,6 +9,7 @@ from typing import Any, ClassVar, NamedTuple, Protocol, TypeVar
 from chain.state_machine.kinds import Due
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Space, Table
+from domain.block import Misbehaviour, Vote
 from domain.crypto import Crypto
 from domain.events import Change, Event, to_event
 from domain.genesis import RulesFrom
@@ -86,6 +87,11 @@ class BlockInfo:
     previous_hash: bytes
     # Beacon after the previous block; it does not depend on this block.
     previous_beacon: bytes
+    # The report of the consensus with a decided block. It is empty in the mempool and in simulations.
+    time_ns: int = 0  # header time
+    proposer: bytes = b""  # consensus address
+    votes: tuple[Vote, ...] = ()
+    misbehaviours: tuple[Misbehaviour, ...] = ()
 
 
 class TxOrigin(NamedTuple):

@@ -128,6 +128,10 @@ def advance_clock(overlay: Overlay, block: Block, crypto: Crypto, memory: NodeMe
         params=params,
         previous_hash=head.last_hash,
         previous_beacon=head.beacon,
+        time_ns=block.time_ns,
+        proposer=block.proposer,
+        votes=block.votes,
+        misbehaviours=block.misbehaviours,
     )
     return Context(
         store=overlay,

@@ -35,7 +35,7 @@ from chain.state_machine.tables import Table
 from chain.state_machine.transition import apply_block, init_chain
 from domain.amount import ceil_div
 from domain.beacon import Reveal, reveal_message
-from domain.block import Block, BlockResult, TxResult
+from domain.block import Block, BlockResult, Misbehaviour, TxResult, ValidatorUpdate, Vote
 from domain.bounds import check as check_record
 from domain.crypto import Crypto
 from domain.errors import Refusal
@@ -198,6 +198,12 @@ def prove_key(message: Message, sequence: int, index: int) -> Message:
     return replace(message, key_proof=sign(key, possession_sign_bytes(order_id, key)))
 
 
+def _update_set(powers: dict[bytes, int], updates: Iterable[ValidatorUpdate]) -> dict[bytes, int]:
+    """Return the powers of a validator set after changes."""
+    changed = powers | {update.cons_key: update.power for update in updates}
+    return {key: power for key, power in changed.items() if power}
+
+
 class MemoryChain:
     """A chain in memory. ``block`` makes one block and commits it; ``checked`` runs all invariants after each."""
 
@@ -220,6 +226,10 @@ class MemoryChain:
         overlay = Overlay(self.store)
         self.first_validators = init_chain(overlay, genesis, self.time_ns, rulebook)
         self.commit(overlay)
+        # Power by consensus key in the sets of the last block, the next one, and the one after it.
+        first = _update_set({}, self.first_validators)
+        self.sets: tuple[dict[bytes, int], ...] = ({}, first, first)
+        self.away: set[str] = set()  # operators whose validators do not vote
 
     def make_store(self) -> Reader:
         """Return where the committed state lies, with what ``commit`` needs."""
@@ -278,6 +288,7 @@ class MemoryChain:
         value: bytes | None = None,
         reveals: bool = True,
         reveal: Reveal | None = None,
+        misbehaviours: tuple[Misbehaviour, ...] = (),
     ) -> BlockResult:
         """Make a block of transactions (a message becomes one) ``seconds`` after the last one, and commit it.
 
@@ -295,9 +306,13 @@ class MemoryChain:
             proposer=cons_address(operator),
             txs=tuple(self._txs(items)),
             reveal=reveal or (self.reveal(operator, value) if reveals else None),
+            votes=self.votes(),
+            misbehaviours=misbehaviours,
         )
         overlay = Overlay(self.store)
         result = apply_block(overlay, block, self.crypto, NodeMemory(self.book), self.rulebook)
+        _, last, upcoming = self.sets
+        self.sets = last, upcoming, _update_set(upcoming, result.validator_updates)
         self.reveal_result = None
         if block.reveal is not None:
             self.reveal_result, *results = result.tx_results
@@ -318,6 +333,12 @@ class MemoryChain:
             standing = self.book.at(self.overlay(), version_of(self.store)).standing()
             assert standing == get_standing(self.overlay())
         return result
+
+    def votes(self) -> tuple[Vote, ...]:
+        """Return the votes for the last block: its validator set has signed it, except those that are away."""
+        away = {cons_address(operator) for operator in self.away}
+        addresses = ((sha256(key).digest()[:20], power) for key, power in self.sets[0].items())
+        return tuple(Vote(address, power, signed=address not in away) for address, power in addresses)
 
     def check_state(self) -> None:
         """Check the invariants over the committed state."""

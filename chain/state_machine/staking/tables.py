@@ -55,6 +55,14 @@ def bonded_operators(store: Overlay) -> Iterator[str]:
         yield operator.decode()
 
 
+def get_powers(store: Overlay) -> list[tuple[bytes, int]]:
+    """Return the consensus key of each bonded validator, and the power that the consensus was given for it."""
+    return [
+        (VALIDATOR_STAKES.must(store, operator).cons_key, POWERS_GIVEN.get(store, operator))
+        for operator in bonded_operators(store)
+    ]
+
+
 def count_bonded(store: Overlay) -> int:
     """Return the number of bonded validators."""
     return sum(1 for _ in POWERS_GIVEN.keys(store))
