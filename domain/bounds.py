@@ -195,6 +195,16 @@ Slot = Annotated[int, Range(0, SLOTS_MAX - 1)]
 Segment = Annotated[int, Range(0, SHARE_SEGMENTS_MAX)]
 """The number of a segment, or of a boundary: n segments have n + 1 boundaries."""
 
+
+class Boxed:
+    """The base class of values that a field can hold without a class of its own: the value's class gives the bounds.
+
+    A field with this base class, or with a subclass that is no dataclass, is an ``Any`` on the wire.
+    """
+
+    __slots__ = ()
+
+
 ITEMS_MAX = 2**20
 """A limit above the length of every list that the chain keeps or returns."""
 Many = Length(0, ITEMS_MAX)
@@ -223,6 +233,11 @@ def item_of(hint: Any) -> Any:
     """Return the item type X of the type ``tuple[X, ...]``, or None for any other type."""
     args = get_args(hint)
     return args[0] if get_origin(hint) is tuple and args[1:] == (Ellipsis,) else None
+
+
+def is_boxed(hint: Any) -> bool:
+    """Return whether a field of this type holds values of any class (:class:`Boxed`)."""
+    return isinstance(hint, type) and issubclass(hint, Boxed) and not is_dataclass(hint)
 
 
 @cache
@@ -316,6 +331,8 @@ def _test(hint: Any, name: str) -> Test | None:
         return part and (lambda value: None if value is None else part(value))
     if get_origin(inner) is tuple:
         return _tuple_test(hint, inner, name)
+    if is_boxed(inner):
+        return _nested(check, name)
     if is_dataclass(inner):
         return _nested(_record_test(inner), name)  # type: ignore[arg-type]  # a class, not an instance
     if inner is bool or (isinstance(inner, type) and issubclass(inner, Enum)):

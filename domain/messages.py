@@ -3,12 +3,12 @@
 ``SIGNER`` names the field with the account that must sign: the account whose money or duty the message affects.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
 from types import MappingProxyType
 from typing import ClassVar
 
-from domain.bounds import Address, Length
+from domain.bounds import Address, Boxed, Length
 from domain.errors import LIMIT_REACHED
 from domain.limits import SHARES_PER_MESSAGE_MAX
 
@@ -24,13 +24,14 @@ class LaneHalf(StrEnum):
     LEGS = "legs"
 
 
-class Message:
-    """The base class of all messages.
+class Message(Boxed):
+    """The base class of all messages. A message may hold messages, which are of any class.
 
     ``URL`` is the type url on the wire, and ``SIGNER`` the field with the account that must sign. Gas is counted in
     items; an item costs about as much as the check of one signature. A message counts as ``GAS_EXTRA`` items. For each
     entry of a field that ``GAS_ITEMS`` names, the number of items given there is added. ``LANE`` names a half of the
-    lane if the message can be a duty.
+    lane if the message can be a duty. ``INNER`` names the field with messages inside the message, if it has such a
+    field; their gas is added.
     """
 
     __slots__ = ()
@@ -39,6 +40,20 @@ class Message:
     GAS_EXTRA: ClassVar[int] = 0
     GAS_ITEMS: ClassVar[Mapping[str, int]] = MappingProxyType({})
     LANE: ClassVar[LaneHalf | None] = None
+    INNER: ClassVar[str] = ""
+
+
+def inner_of(message: Message) -> tuple[Message, ...]:
+    """Return the messages inside a message."""
+    inner: tuple[Message, ...] = getattr(message, message.INNER) if message.INNER else ()
+    return inner
+
+
+def each_message(messages: Iterable[Message]) -> Iterator[Message]:
+    """Yield messages, each followed by the messages inside it."""
+    for message in messages:
+        yield message
+        yield from each_message(inner_of(message))
 
 
 def signer_of(message: Message) -> str:

@@ -27,6 +27,7 @@ from domain.bounds import (
     check,
     hints_of,
     inside,
+    is_boxed,
     item_of,
     own_checker,
     split,
@@ -57,16 +58,17 @@ _PLAIN = {
 
 
 @cache
-def reader(cls: type, descriptor: Descriptor) -> Convert:
+def reader(cls: type, descriptor: Descriptor, unpack: Convert | None = None) -> Convert:
     """Return the function that converts a protobuf message to a ``cls``.
 
-    If a value is out of its bounds, the function raises a Refusal that names the field.
+    If a value is out of its bounds, the function raises a Refusal that names the field. ``unpack`` converts an ``Any``
+    for a field that holds values of any class (:class:`domain.bounds.Boxed`).
     """
     _check_depth(descriptor)
     known: dict[str, Any] = {}
     values = []
     for at, (hint, field) in enumerate(_pairs(cls, descriptor)):
-        read, value = _field_reader(hint, field)
+        read, value = _field_reader(hint, field, unpack)
         known[f"read{at}"] = read
         values.append(value if read is None else f"read{at}({value})")
     is_tuple = get_origin(cls) is tuple
@@ -130,11 +132,14 @@ def _function(arguments: Sequence[str], lines: Sequence[str], known: dict[str, A
 
 
 @cache
-def writer(cls: type, descriptor: Descriptor) -> Convert:
-    """Return the function that converts a ``cls`` to a protobuf message; the function refuses a value out of bounds."""
+def writer(cls: type, descriptor: Descriptor, pack: Convert | None = None) -> Convert:
+    """Return the function that converts a ``cls`` to a protobuf message; the function refuses a value out of bounds.
+
+    ``pack`` converts a value of any class to an ``Any``.
+    """
     # Compiling the reader raises Mismatch for a type that cannot be read. Such a type cannot be written either.
-    reader(cls, descriptor)
-    write = _writer(cls, descriptor)
+    reader(cls, descriptor, pack)
+    write = _writer(cls, descriptor, pack)
 
     def write_checked(value: Any) -> Any:
         check(value)
@@ -176,7 +181,7 @@ def _mismatch(hint: Any, field: FieldDescriptor) -> NoReturn:
 # --- reading -------------------------------------------------------------------------------------
 
 
-def _field_reader(hint: Any, field: FieldDescriptor) -> tuple[Convert | None, str]:
+def _field_reader(hint: Any, field: FieldDescriptor, unpack: Convert | None) -> tuple[Convert | None, str]:
     """Return the function that converts the value of ``field``, and the expression for the function's argument.
 
     The function is None if the expression itself gives the domain value. A nested message may be missing, so the
@@ -185,17 +190,17 @@ def _field_reader(hint: Any, field: FieldDescriptor) -> tuple[Convert | None, st
     """
     value = f"message.{field.name}"
     if field.label == FieldDescriptor.LABEL_REPEATED:
-        return _list_reader(hint, field), value
+        return _list_reader(hint, field, unpack), value
     if field.message_type is not None:
-        return _record_reader(hint, field), "message"
+        return _record_reader(hint, field, unpack), "message"
     return _value_reader(hint, field, field.name), value
 
 
-def _record_reader(hint: Any, field: FieldDescriptor) -> Convert:
+def _record_reader(hint: Any, field: FieldDescriptor, unpack: Convert | None) -> Convert:
     name = field.name
     get = attrgetter(name)
     hint, optional = without_none(hint)
-    read = _part_reader(hint, field)
+    read = _part_reader(hint, field, unpack)
 
     def read_record(message: Any) -> Any:
         if not message.HasField(name):
@@ -210,21 +215,30 @@ def _record_reader(hint: Any, field: FieldDescriptor) -> Convert:
     return read_record
 
 
-def _part_reader(hint: Any, field: FieldDescriptor) -> Convert:
+def _part_reader(hint: Any, field: FieldDescriptor, unpack: Convert | None) -> Convert:
+    if is_boxed(hint):
+        return _check_box(hint, field, unpack)
     if not (is_dataclass(hint) or (get_origin(hint) is tuple and item_of(hint) is None)):
         _mismatch(hint, field)
     cls: Any = hint
-    return reader(cls, field.message_type)
+    return reader(cls, field.message_type, unpack)
 
 
-def _list_reader(hint: Any, field: FieldDescriptor) -> Convert:
+def _check_box(hint: Any, field: FieldDescriptor, convert: Convert | None) -> Convert:
+    """Return ``convert``, for a field that holds values of any class; Mismatch if the field is not an ``Any``."""
+    if convert is None or field.message_type is None or field.message_type.full_name != "google.protobuf.Any":
+        _mismatch(hint, field)
+    return convert
+
+
+def _list_reader(hint: Any, field: FieldDescriptor, unpack: Convert | None) -> Convert:
     name = field.name
     item = item_of(split(hint)[0])
     if item is None:
         _mismatch(hint, field)
     fits = own_checker(hint, name)
     nested = field.message_type is not None
-    read = _part_reader(item, field) if nested else _value_reader(item, field, "")
+    read = _part_reader(item, field, unpack) if nested else _value_reader(item, field, "")
 
     def read_list(values: Any) -> tuple[Any, ...]:
         fits(values)
@@ -362,12 +376,12 @@ def _enum_reader(cases: dict[int, Any], field: FieldDescriptor, name: str) -> Co
 
 
 @cache
-def _writer(cls: type, descriptor: Descriptor) -> Convert:
+def _writer(cls: type, descriptor: Descriptor, pack: Convert | None) -> Convert:
     """Return the function that converts a ``cls`` value, which is within its bounds, to a protobuf message."""
     message_class = GetMessageClass(descriptor)
     pairs = _pairs(cls, descriptor)
     names = tuple(field.name for _, field in pairs)
-    writers = tuple(_field_writer(hint, field) for hint, field in pairs)
+    writers = tuple(_field_writer(hint, field, pack) for hint, field in pairs)
     get: Callable[[Any], Sequence[Any]] = tuple if get_origin(cls) is tuple else _values_of(names)
 
     def write(value: Any) -> Any:
@@ -393,22 +407,24 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], Sequence[Any]]:
     return attrgetter(*names)
 
 
-def _field_writer(hint: Any, field: FieldDescriptor) -> Convert | None:
+def _field_writer(hint: Any, field: FieldDescriptor, pack: Convert | None) -> Convert | None:
     """Return the function that converts a domain value to the argument of protobuf's constructor for ``field``.
 
     Return None if the domain value itself is the argument.
     """
     inner, _ = without_none(hint)
     if field.label == FieldDescriptor.LABEL_REPEATED:
-        write = _item_writer(item_of(split(inner)[0]), field)
+        write = _item_writer(item_of(split(inner)[0]), field, pack)
         return None if write is None else lambda values: [write(value) for value in values]
-    return _item_writer(inner, field)
+    return _item_writer(inner, field, pack)
 
 
-def _item_writer(hint: Any, field: FieldDescriptor) -> Convert | None:
+def _item_writer(hint: Any, field: FieldDescriptor, pack: Convert | None) -> Convert | None:
     kind, marks = split(hint)
+    if is_boxed(kind):
+        return _check_box(kind, field, pack)
     if field.message_type is not None:
-        return _writer(kind, field.message_type)
+        return _writer(kind, field.message_type, pack)
     if OPERATOR_ADDRESS in marks:
         return operator_address
     if kind is int and field.type == FieldDescriptor.TYPE_STRING:

@@ -6,7 +6,7 @@ from typing import Any
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message_factory import GetMessageClass
 
-from domain.errors import UNKNOWN_REQUEST, Refusal
+from domain.errors import TX_DECODE, UNKNOWN_REQUEST, Refusal
 from domain.messages import Message
 from domain.vocabulary import COMPONENTS, MESSAGES
 from wire.canonical import parse
@@ -26,10 +26,30 @@ def _table() -> dict[str, tuple[Any, Any]]:
 
 
 TYPE_URLS: dict[str, tuple[Any, Any]] = _table()
-_READERS: dict[str, tuple[Any, Callable[[Any], Message]]] = {
-    url: (proto, reader(cls, proto.DESCRIPTOR)) for url, (proto, cls) in TYPE_URLS.items()
-}
-_WRITERS = {cls: writer(cls, proto.DESCRIPTOR) for proto, cls in TYPE_URLS.values()}
+NESTED_MAX = 2
+"""Largest number of messages around a message: a grantee may send a proposal."""
+
+
+def _unpacker(depth: int) -> Callable[[Any], Message]:
+    """Return the function that converts an ``Any`` inside ``depth`` messages to a domain message."""
+
+    def unpack(packed: Any) -> Message:
+        if depth > NESTED_MAX:
+            reason = f"is inside more than {NESTED_MAX} messages"
+            raise Refusal(TX_DECODE, "", reason, "send it by itself")
+        return _read(depth, packed.type_url, packed.value, "value")
+
+    return unpack
+
+
+# The readers of a message inside 0, 1, ... other messages.
+_READERS: tuple[dict[str, tuple[Any, Callable[[Any], Message]]], ...] = tuple(
+    {
+        url: (proto, reader(cls, proto.DESCRIPTOR, unpack if cls.INNER else None))
+        for url, (proto, cls) in TYPE_URLS.items()
+    }
+    for unpack in map(_unpacker, range(1, NESTED_MAX + 2))
+)
 
 
 def type_url(message: Message) -> str:
@@ -42,7 +62,11 @@ def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
 
     A Refusal names the path of the field at fault; the path starts with ``field``.
     """
-    entry = _READERS.get(url)
+    return _read(0, url, value, field)
+
+
+def _read(depth: int, url: str, value: bytes, field: str) -> Message:
+    entry = _READERS[depth].get(url)
     if entry is None:
         if url == REVEAL_URL:
             reason = "is only for the proposer of a block, as the block's first item"
@@ -64,6 +88,9 @@ def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
 def to_proto(message: Message) -> AnyProto:
     """Return a domain message as a protobuf ``Any``: its type url and its encoding."""
     return AnyProto(type_url=type_url(message), value=_WRITERS[type(message)](message).SerializeToString())
+
+
+_WRITERS = {cls: writer(cls, proto.DESCRIPTOR, to_proto) for proto, cls in TYPE_URLS.values()}
 
 
 def response_class(message: Message) -> Any:

@@ -14,6 +14,7 @@ from domain.crypto import Crypto
 from domain.events import Change, Event, to_event
 from domain.genesis import RulesFrom
 from domain.hashing import message_id
+from domain.messages import Message
 from domain.params import RECORDS, Params, make_params
 
 NS = 1_000_000_000
@@ -154,6 +155,12 @@ class Running(Protocol):
     @property
     def draws(self) -> Mapping[str, Draw]:
         """All draws, by the purpose of their lots."""
+
+    def check_message(self, message: Message, is_bounded: bool) -> None:
+        """Refuse a message that these rules do not have, or whose fields are wrong whatever the state is."""
+
+    def apply_message(self, ctx: "Context", message: Message) -> None:
+        """Check a message against the state, take the gas that this shows, and apply it."""
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
         """Return the functions that later components subscribed to a hook, in the order of those components."""

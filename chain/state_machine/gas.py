@@ -10,7 +10,7 @@ work of a block.
 from chain.state_machine.context import Context
 from domain.crypto import WEIGHTS
 from domain.errors import BAD_FIELD, OUT_OF_GAS, Refusal
-from domain.messages import Message
+from domain.messages import Message, inner_of
 from domain.node.params import NodeParams, tx_gas_max
 from domain.tx import Tx
 
@@ -55,7 +55,7 @@ def message_gas(message: Message) -> int:
     items = message.GAS_EXTRA
     for name, weight in message.GAS_ITEMS.items():
         items += weight * len(getattr(message, name))
-    return MESSAGE_GAS + items * ITEM_GAS
+    return MESSAGE_GAS + items * ITEM_GAS + sum(map(message_gas, inner_of(message)))
 
 
 def check_gas(tx: Tx, params: NodeParams) -> int:

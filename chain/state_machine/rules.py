@@ -12,8 +12,8 @@ from typing import Any, TypeVar
 
 from chain.state_machine.component import Answer, Component
 from chain.state_machine.components import COMPONENTS
-from chain.state_machine.context import SCHEDULE, Draw
-from chain.state_machine.gas import LANE_PERCENT
+from chain.state_machine.context import SCHEDULE, Context, Draw
+from chain.state_machine.gas import LANE_PERCENT, use_gas
 from chain.state_machine.genesis import check_genesis
 from chain.state_machine.handler import Handler
 from chain.state_machine.kinds import Due
@@ -22,7 +22,7 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space
 from domain.errors import UNKNOWN_REQUEST, Expected, Refusal
 from domain.genesis import Genesis
-from domain.messages import Message
+from domain.messages import Message, signer_of
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -96,6 +96,19 @@ class Rules:
             reason = f"{message.URL} is not a message of version {self.version} of the rules"
             raise Refusal(UNKNOWN_REQUEST, "body.messages", reason, "send it after the chain changes to newer rules")
         return handler
+
+    def check_message(self, message: Message, is_bounded: bool) -> None:
+        """Refuse a message that these rules do not have, or whose fields are wrong whatever the state is."""
+        self.get_handler(message).check_stateless(message, is_bounded)
+
+    def apply_message(self, ctx: Context, message: Message) -> None:
+        """Check a message against the state, take the gas that this shows, and apply it."""
+        handler = self.get_handler(message)
+        records = handler.check_state(ctx, message)
+        if handler.weight is not None:
+            use_gas(ctx, handler.weight(ctx, message, records), message.URL)
+        ctx.note("message", ("action", message.URL), ("sender", signer_of(message)))
+        handler.apply(ctx, message, records)
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
         """Return the functions that are subscribed to a hook, in the order of the components."""

@@ -22,7 +22,7 @@ from chain.state_machine.context import (
     TxOrigin,
 )
 from chain.state_machine.due import apply_due
-from chain.state_machine.gas import check_gas, use_gas
+from chain.state_machine.gas import check_gas
 from chain.state_machine.genesis import check_genesis
 from chain.state_machine.invariants import check_block
 from chain.state_machine.lane import Lane
@@ -37,7 +37,7 @@ from domain.crypto import Crypto
 from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import Genesis
-from domain.messages import signer_of
+from domain.messages import each_message
 from domain.node.events import RulesChanged
 from domain.node.params import NodeParams
 from domain.tx import Tx
@@ -171,7 +171,7 @@ def pay_tx(ctx: Context, rules: Rules, tx: Tx | Refusal, lane: Lane, in_lane: bo
     if isinstance(tx, Refusal):  # the transaction could not be decoded
         return refused(tx, 0, 0, ())
     try:
-        for message in tx.messages:
+        for message in each_message(tx.messages):
             rules.get_handler(message)
     except Refusal as refusal:  # the result on nodes without the newer rules, which cannot decode it
         return refused(refusal, 0, 0, ())
@@ -224,8 +224,8 @@ def check_stateless(rules: Rules, tx: Tx) -> None:
 
     Such a transaction pays no fee, like a transaction that cannot be decoded.
     """
-    for message in tx.messages:
-        rules.get_handler(message).check_stateless(message, tx.is_bounded)
+    for message in each_message(tx.messages):
+        rules.check_message(message, tx.is_bounded)
 
 
 def check_proposed(tx: Tx, rules: Rules, params: NodeParams) -> None:
@@ -243,12 +243,7 @@ def apply_messages(ctx: Context, rules: Rules, tx: Tx, sender: TxOrigin) -> None
     ctx.sender = sender
     for index, message in enumerate(tx.messages):
         ctx.message_index = index
-        handler = rules.get_handler(message)
-        records = handler.check_state(ctx, message)
-        if handler.weight is not None:
-            use_gas(ctx, handler.weight(ctx, message, records), message.URL)
-        ctx.note("message", ("action", message.URL), ("sender", signer_of(message)))
-        handler.apply(ctx, message, records)
+        rules.apply_message(ctx, message)
 
 
 def refused(refusal: Refusal, gas_wanted: int, gas_used: int, events: tuple[Event, ...]) -> TxResult:

@@ -21,10 +21,12 @@ from domain.bounds import (
     Sorted,
     Visible,
     hints_of,
+    is_boxed,
     item_of,
     split,
     without_none,
 )
+from domain.ledger.messages import MsgSend
 from wire.address import to_bech32
 
 ADDRESSES = st.binary(min_size=20, max_size=20).map(to_bech32)
@@ -50,6 +52,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
     kind, optional = without_none(kind)
     if optional:
         return st.none() | values(kind)
+    if is_boxed(kind):
+        return values(MsgSend)
     if is_dataclass(kind):
         made: Any = kind
         return st.builds(made, **{name: values(part) for name, part in hints_of(made)})
@@ -113,6 +117,8 @@ def sample(hint: Any) -> Any:
     kind, optional = without_none(kind)
     if optional:
         return sample(kind)
+    if is_boxed(kind):
+        return sample(MsgSend)
     if is_dataclass(kind):
         made: Any = kind
         return made(**{name: sample(part) for name, part in hints_of(made)})
@@ -148,6 +154,9 @@ def bends(hint: Any, value: Any) -> Iterator[tuple[str, Any]]:
     kind, optional = without_none(kind)
     if optional:
         yield from bends(kind, value)
+        return
+    if is_boxed(kind):
+        yield from bends(type(value), value)
         return
     if is_dataclass(kind):
         made: Any = kind

@@ -21,6 +21,7 @@ from domain.bounds import (
     Range,
     Tags,
     hints_of,
+    is_boxed,
     item_of,
     split,
     without_none,
@@ -79,7 +80,9 @@ def compare(hint: Any, field: Any, seen: set[str]) -> None:
     repeated = item_of(split(hint)[0])
     assert (repeated is not None) == (field.label == field.LABEL_REPEATED), field.full_name
     item, _ = split(hint if repeated is None else repeated)
-    if field.message_type is not None:
+    if is_boxed(item):
+        assert field.message_type.full_name == "google.protobuf.Any", field.full_name
+    elif field.message_type is not None:
         check(item, field.message_type, seen)
     elif isinstance(item, type) and issubclass(item, IntEnum):
         assert {case.name: case.value for case in item} == {
