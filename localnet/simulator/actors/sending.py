@@ -18,8 +18,10 @@ from validator.decide.records import LegKey
 if TYPE_CHECKING:
     from localnet.simulator.actors.validator import ValidatorActor
 
-LOST_MS = 4_000
-"""Until a transaction whose result was lost is asked for again."""
+LOST_MS = 3_000
+"""Until a transaction whose result was lost is asked for again: less than a fifth of a stage (``setups.params``), so
+that a seat whose commitment waits behind it still commits in time.
+"""
 
 
 class Sender:
