@@ -7,7 +7,7 @@ waits for nothing runs at once.
 import logging
 import sqlite3
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from concurrent.futures import Future
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -31,12 +31,11 @@ from link.handover import derive_scalar
 from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.executor.names import DEFAULT_ENGINE, Engine
-from pol.machines.form import Shape, number_of
+from pol.machines.form import Shape
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.cluster.seen import forget_nodes, write_nodes
 from pol.work.executor import LOCAL, PoolError
 from pol.work.replayer import Lane as ReplayLane
-from pol.work.replayer import Replayer, start_replayer
 from validator import metrics
 from validator.decide.actions import Action, Lane, SendAnswer, SendNotice, SendTx
 from validator.decide.admission import NEWCOMER_ROUNDS, UNCOVERED, Admission, Backing, Policy
@@ -107,10 +106,6 @@ class ValidatorConfig:
     newcomer_rounds: int = NEWCOMER_ROUNDS
 
 
-def _tend_nothing() -> None:
-    pass
-
-
 class WrongChain(ChainError):
     """The error that is raised if the node belongs to another chain than this home."""
 
@@ -177,10 +172,11 @@ class ValidatorDaemon:
             ended=self._counts.replays(TRIALS),
         )
         lanes = own, seats, trials
-        self._tend: Callable[[], None] = _tend_nothing
         # A daemon that was killed could not delete the file.
         forget_nodes(config.home)
-        self._replayer = self._start_replayer(lanes)
+        self._replayer = start_together(
+            config.executor, config.engine, lanes, (OWN, SEATS, TRIALS), config.machines, config.home, self._see_nodes
+        )
         threads = THREADS if config.executor == LOCAL else {**THREADS, Lane.WORK: CLUSTER_WORKS}
         self._lanes = Lanes(threads, stop, self._wake, EXPECTED, ended=self._counts.ended)
         self._observer = Observer(
@@ -240,7 +236,7 @@ class ValidatorDaemon:
             server.start()
             while not self._stop.is_set():
                 self._tick()
-                self._tend()
+                self._replayer.tend()
                 self._health.turned = time.monotonic()
                 self._health.away = self._node.away
                 self._health.published = self._ledger.standing.published
@@ -505,16 +501,6 @@ class ValidatorDaemon:
     def _run_for_seat(self, seconds: float, function: Callable[[R], T], request: R) -> T:
         """Run a function in the lane of seats, and return its result."""
         return self._replayer.recompute(SEATS, function, request, seconds)
-
-    def _start_replayer(self, lanes: Sequence[ReplayLane]) -> Replayer:
-        config = self._config
-        if number_of(config.machines) == 1:
-            return start_replayer(config.executor, config.engine, lanes, config.home / "driver", self._see_nodes)
-        together = start_together(
-            config.executor, config.engine, lanes, (OWN, SEATS, TRIALS), config.machines, config.home, self._see_nodes
-        )
-        self._tend = together.tend
-        return together
 
     def _see_nodes(self, nodes: tuple[NodeReport, ...]) -> None:
         """Write the nodes of a cluster to a file, for `assay validator status` and the console."""

@@ -7,9 +7,8 @@ import click
 
 from assay.cli.arguments import DURATION, ORDER_ID, ROUND
 from assay.cli.context import CommandContext, common_options
-from assay.cli.engine import engine_options, executor_option
+from assay.cli.engine import engine_options, executor_option, machines_option
 from assay.cli.errors import CliError, WrongUsage
-from assay.cli.machines import MachinesShape
 from assay.cli.output import byte_progress, money, short
 from domain.limits import SHARE_SEGMENTS_MAX, SLOTS_MAX
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
@@ -55,12 +54,7 @@ BLOBS_QUOTA = 1 << 40
 )
 @executor_option()
 @engine_options()
-@click.option(
-    "--machines",
-    type=MachinesShape(),
-    default=1,
-    help="Let this number of nodes, or of processes here, recompute a segment together; or STAGESxROWS.  [1]",
-)
+@machines_option()
 @common_options
 def command(
     context: CommandContext,

@@ -7,6 +7,7 @@ import click
 
 from assay.cli.arguments import SIZE, click_type
 from assay.cli.errors import WrongUsage
+from assay.cli.machines import MachinesShape
 from assay.cli.output import size
 from assay.settings.kinds import ExecutorName, GroupShape
 from host.devices.device import CPU
@@ -36,6 +37,16 @@ def group_option(what: str) -> Callable[[F], F]:
     return click.option(
         "--machines",
         type=click_type(GroupShape()),
+        help=f"Let this number of nodes, or of processes here, {what}; or STAGESxROWS.  [1]",
+    )
+
+
+def machines_option(what: str = "recompute a segment together") -> Callable[[F], F]:
+    """Add --machines to a command that reads no setting. ``what`` is what a group does, in words."""
+    return click.option(
+        "--machines",
+        type=MachinesShape(),
+        default=1,
         help=f"Let this number of nodes, or of processes here, {what}; or STAGESxROWS.  [1]",
     )
 

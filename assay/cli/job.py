@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.context import CommandContext, common_options
-from assay.cli.engine import engine_options, executor_option
+from assay.cli.engine import engine_options, executor_option, machines_option
 from assay.cli.errors import CliError
 from assay.cli.fine_tuning import (
     TUNING_NAMES,
@@ -19,7 +19,7 @@ from assay.cli.fine_tuning import (
     refuse_without_model,
     spec_of,
 )
-from assay.cli.machines import MachinesShape, machine_options, plan_step
+from assay.cli.machines import machine_options, plan_step
 from assay.cli.outlook import look_at, network_options
 from assay.cli.output import (
     counted,
@@ -188,12 +188,7 @@ def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
 @click.option("--rounds", type=click.IntRange(1, ROUNDS_MAX), help="Train only this number of rounds.")
 @executor_option()
 @engine_options()
-@click.option(
-    "--machines",
-    type=MachinesShape(),
-    default=1,
-    help="Let this number of processes, or of nodes of the executor, train each slot together; or STAGESxROWS.  [1]",
-)
+@machines_option("train each slot together")
 @click.option(
     "--keep-states",
     is_flag=True,

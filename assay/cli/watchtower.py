@@ -6,12 +6,13 @@ import click
 
 from assay.cli.arguments import AMOUNT, DURATION, FLOPS
 from assay.cli.context import CommandContext, common_options
-from assay.cli.engine import engine_options, executor_option
+from assay.cli.engine import engine_options, executor_option, machines_option
 from assay.cli.output import counted, flops, moment, plain
 from assay.cli.running import running_options
 from domain.amount import ASSAY, in_assay
 from host.daemon import on_stop_signal
 from pol.executor.names import Engine
+from pol.machines.form import Shape
 
 
 @click.command(
@@ -39,6 +40,7 @@ from pol.executor.names import Engine
 @click.option("--dry-run", is_flag=True, help="Send nothing; report what challenges would have earned.")
 @click.option("--unserved", is_flag=True, help="Also challenge places that are not served; this brings no reward.")
 @executor_option()
+@machines_option()
 @engine_options(sandboxed=True, threads="1")
 @common_options
 @running_options("watchtower")
@@ -52,6 +54,7 @@ def command(
     dry_run: bool,
     unserved: bool,
     executor: str,
+    machines: Shape,
     engine: Engine,
     metrics_port: int,
 ) -> None:
@@ -74,6 +77,7 @@ def command(
         budget=TowerBudget(bond, work or 0),
         engine=engine,
         executor=executor,
+        machines=machines,
         seconds=float(seconds),
         only=only,
         dry_run=dry_run,

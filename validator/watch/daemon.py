@@ -22,14 +22,16 @@ from link.blobs import BlobStore
 from link.client import Connections
 from link.errors import ClusterError, ClusterErrorKind
 from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.machines.form import Shape
 from pol.work.executor import LOCAL
-from pol.work.replayer import Lane, Replayer, start_replayer
+from pol.work.replayer import Lane, Replayer
 from validator.decide.records import Recomputed
 from validator.watch import metrics
 from validator.watch.recompute import RECOMPUTE_SECONDS, PlaceCheck, Watcher
 from validator.watch.store import TowerStore, locked_tower
 from validator.watch.tower import LOOK_SECONDS, Tell, TowerBudget, TowerTotals, Watchtower
 from validator.work.files import sweep
+from validator.work.together import start_together
 from wire.keys import Key
 
 _log = logging.getLogger("assay.watchtower")
@@ -52,6 +54,8 @@ class TowerConfig:
     engine: Engine = DEFAULT_ENGINE
     # A value of --executor: where places are recomputed.
     executor: str = LOCAL
+    # Machines that recompute a segment together, or stages and machines per stage.
+    machines: Shape = 1
     seconds: float = 120.0
     only: Sequence[bytes] = ()
     dry_run: bool = False
@@ -100,7 +104,7 @@ class WatchtowerDaemon:
             links = Connections(self._key)
             folders = config.home / "jobs", config.home / "blobs"
             lane = Lane(name=_PLACES, processes=1, folder=config.home / "scratch", reads=folders)
-            replayer = start_replayer(config.executor, config.engine, (lane,), config.home / "driver")
+            replayer = start_together(config.executor, config.engine, (lane,), (_PLACES,), config.machines, config.home)
             blobs = BlobStore(folders[1], BLOBS_QUOTA)
             store = TowerStore(config.home / "watchtower.db")
             server = self._serve_metrics()
@@ -115,7 +119,7 @@ class WatchtowerDaemon:
                     self._tower = tower
                     if ready is not None:
                         ready()
-                    self._loop(tower, blobs, until)
+                    self._loop(tower, blobs, replayer.tend, until)
                     return tower.totals
             finally:
                 if server is not None:
@@ -177,11 +181,12 @@ class WatchtowerDaemon:
             stop=stop,
         )
 
-    def _loop(self, tower: Watchtower, blobs: BlobStore, until: float | None) -> None:
+    def _loop(self, tower: Watchtower, blobs: BlobStore, tend: Callable[[], None], until: float | None) -> None:
         swept = time.monotonic()
         while not self._stop.is_set() and (until is None or time.monotonic() < until):
             self._turned = time.monotonic()
             is_busy = False
+            tend()
             try:
                 is_busy = tower.step()
                 self._node.back()

@@ -20,13 +20,14 @@ from pol.executor.names import Engine
 from pol.machines.form import Shape, number_of, spec_here
 from pol.machines.pool import GroupPool, OneGroup
 from pol.work.executor import LOCAL
-from pol.work.replayer import Lane, Replayer, start_replayer
+from pol.work.replayer import Lane
 from validator.decide.records import Recomputed, Sizes
 from validator.decide.seats import find_fault, fits_sizes, shares_of
 from validator.watch.places import accepted_shares, agrees, find_stop, get_claim, to_finding
 from validator.work.audits import PlaceFiles, make_audit
 from validator.work.files import materialise
 from validator.work.requests import StateFiles
+from validator.work.together import Together, start_together
 
 LATER = frozenset({ClusterErrorKind.BUSY, ClusterErrorKind.UNREACHABLE, ClusterErrorKind.TIMED_OUT})
 """Kinds of errors after which the request to the validator is repeated."""
@@ -75,8 +76,6 @@ def _running_together(machines: Shape, engine: Engine, folder: Path, reads: Sequ
 
     The group works in ``folder``. Raises ExecutionError if there is no such group.
     """
-    from validator.work.together import Together
-
     pool = GroupPool(OneGroup(spec_here(machines, engine)), _ask_here, folder / "groups", folder / "scratch", reads)
     together = Together(pool)
 
@@ -105,13 +104,7 @@ def recomputing(executor: str, engine: Engine, folder: Path, machines: Shape = 1
             yield run
         return
     lane = Lane(name="places", processes=1, folder=folder / "scratch", reads=reads)
-    replayer: Replayer
-    if is_group:
-        from validator.work.together import start_together
-
-        replayer = start_together(executor, engine, (lane,), (lane.name,), machines, folder)
-    else:
-        replayer = start_replayer(executor, engine, (lane,), folder / "driver")
+    replayer = start_together(executor, engine, (lane,), (lane.name,), machines, folder)
     try:
         yield lambda function, request: replayer.recompute(lane.name, function, request, RECOMPUTE_SECONDS)
     finally:

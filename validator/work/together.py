@@ -19,7 +19,7 @@ from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind
 from pol.errors import ReplayError, StateError, StepFailed
 from pol.executor.names import Engine
-from pol.machines.form import Shape, check_device, spec_here
+from pol.machines.form import Shape, check_device, number_of, spec_here
 from pol.machines.group import Group
 from pol.machines.nodes import LANE, NodeQueues, Nodes, members_lane
 from pol.machines.pool import GroupPool, Hosting, OneGroup, Roots
@@ -179,7 +179,7 @@ def _write(to: Path, pieces: Iterable[bytes]) -> bytes:
 
 @dataclass(frozen=True, slots=True)
 class GroupReplayer:
-    """A replayer whose segments are computed by several machines together, in one group or more per lane."""
+    """A replayer whose segments are computed by several machines together, in the lanes that have ``groups``."""
 
     inner: Replayer
     groups: Mapping[str, Together]
@@ -241,11 +241,15 @@ def start_together(
     on_nodes: Callable[[tuple[NodeReport, ...]], None] = lambda nodes: None,
     start: Callable[..., Replayer] = start_replayer,
 ) -> GroupReplayer:
-    """Start what recomputes for a daemon, with groups of ``machines`` for segments in the lanes ``grouped``.
+    """Start what recomputes for a daemon. If ``machines`` is not 1, so many of them recompute a segment together, in
+    the lanes ``grouped``.
 
     The other arguments are those of :func:`pol.work.replayer.start_replayer`, which raises the same errors. Raises
-    ExecutionError if ``engine`` names a GPU.
+    ExecutionError if ``engine`` names a GPU for a group.
     """
+    ended = {lane.name: lane.ended for lane in lanes}
+    if number_of(machines) == 1:
+        return GroupReplayer(start(executor, engine, lanes, folder / "driver", on_nodes), {}, ended)
     check_device(engine)
     nodes: tuple[NodeReport, ...] = ()
 
@@ -269,4 +273,4 @@ def start_together(
         return GroupPool(hosting(), ask, folder / "groups" / lane.name, lane.folder, lane.reads)
 
     pools = {lane.name: Together(pool(lane)) for lane in lanes if lane.name in grouped}
-    return GroupReplayer(inner=inner, groups=pools, ended={lane.name: lane.ended for lane in lanes})
+    return GroupReplayer(inner, pools, ended)
