@@ -27,7 +27,9 @@ from host.addresses import HostPort, bare, bracketed, ip_of
 
 if TYPE_CHECKING:
     from chain.app.comet_files import Ports
+    from chain.client.client import ChainClient, TxReceipt
     from domain.genesis import GenesisValidator
+    from wire.keys import Key
 
 V = TypeVar("V")
 
@@ -144,19 +146,19 @@ def init(
     if (founders or accounts) and not new_chain:
         raise WrongUsage("--validator and --account work only with --new-chain CHAIN_ID")
     operator = context.address() if new_chain or context.given["from"] else "ADDRESS"
-    data = _read_genesis(genesis_file) if genesis_file is not None else None
+    data = read_genesis_file(genesis_file) if genesis_file is not None else None
     addresses = _HomeAddresses(context)
     grpc_port = addresses.choose("grpc_port", grpc_port)
     ports = Ports(addresses.choose("p2p_port", p2p_port), addresses.choose("rpc_port", rpc_port), grpc_port)
     host = addresses.choose("host", host)
     grpc_host = addresses.choose("grpc_host", grpc_host)
-    _check_distinct(ports)
+    check_distinct(ports)
     if addresses.are_named and genesis_path(context.home).exists() and not (new_chain or data):
         new_peers = peers if addresses.is_given("peers") else None
         change_addresses(comet_home(context.home), moniker, ports, host=host, peers=new_peers)
         table = {"moniker": moniker, "grpc_port": ports.grpc, "rpc_port": ports.rpc}
         write_node_table(context.home, table)
-        _write_addresses(context.home, grpc_host, grpc_port)
+        write_addresses(context.home, grpc_host, grpc_port)
         changed = _identity(context)
         lines = [
             f"changed the addresses in {context.home}; restart the node and the daemons of this home to use them",
@@ -165,7 +167,7 @@ def init(
         context.output.result(changed, lines)
         return
     keys = init_node(context.home, moniker, ports, genesis=data, persistent_peers=peers, host=host)
-    elsewhere = _write_addresses(context.home, grpc_host, grpc_port)
+    elsewhere = write_addresses(context.home, grpc_host, grpc_port)
     if new_chain:
         beacon_key = get_beacon_key(context.home)
         own = GenesisValidator(
@@ -282,28 +284,35 @@ def start(
 )
 @common_options
 def new_beacon_key(context: CommandContext) -> None:
-    """Create a beacon key, store it in the home, and register it on the chain.
-
-    The key is stored first, because a node that lacks its registered key cannot propose blocks.
-    """
+    """Register a new beacon key, and print its public half."""
     from chain.app.beacon_keys import add_beacon_keys
     from chain.app.homes import beacon_keys_path, read_node_table
-    from domain.beacon import possession_sign_bytes
-    from domain.registry.messages import MsgSetBeaconKey
     from wire.keys import Key
 
     read_node_table(context.home)
     operator, beacon_key = context.key(), Key.generate()
     with context.client() as client:
-        chain_id = client.status().chain_id
+        client.status()  # no key is made if the node does not answer
         add_beacon_keys(beacon_keys_path(context.home), beacon_key)
-        document = possession_sign_bytes(chain_id, operator.address, beacon_key.pub_key)
-        message = MsgSetBeaconKey(operator.address, beacon_key.pub_key, beacon_key.sign(document))
-        receipt = context.sender(client, operator).send(message)
+        receipt = register_beacon_key(context, client, operator, beacon_key)
     context.output.result(
         {"beacon_key": beacon_key.pub_key, "height": receipt.height, "tx": receipt.hash},
         f"registered {beacon_key.pub_key.hex()} at height {receipt.height}",
     )
+
+
+def register_beacon_key(
+    context: CommandContext, client: "ChainClient", operator: "Key", beacon_key: "Key"
+) -> "TxReceipt":
+    """Register a beacon key, which the home's file of beacon keys has already: a node that lacks its registered key
+    cannot propose blocks.
+    """
+    from domain.beacon import possession_sign_bytes
+    from domain.registry.messages import MsgSetBeaconKey
+
+    document = possession_sign_bytes(client.status().chain_id, operator.address, beacon_key.pub_key)
+    message = MsgSetBeaconKey(operator.address, beacon_key.pub_key, beacon_key.sign(document))
+    return context.sender(client, operator).send(message)
 
 
 @command.command(
@@ -350,7 +359,7 @@ def export(context: CommandContext, to: Path) -> None:
     )
 
 
-def _check_distinct(ports: "Ports") -> None:
+def check_distinct(ports: "Ports") -> None:
     """Raise WrongUsage if two of the node's services have the same port."""
     first: dict[int, str] = {}
     for option, number in (
@@ -403,7 +412,7 @@ class _HomeAddresses:
         return earlier
 
 
-def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
+def write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
     """Write the node's gRPC address to config.toml, so that commands of this home ask this node.
 
     Return the address that these commands used before, or an empty string if it has not changed or there was none.
@@ -420,7 +429,8 @@ def _write_addresses(home: Path, grpc_host: str, grpc_port: int) -> str:
     return str(before) if before and before != address else ""
 
 
-def _read_genesis(path: Path) -> bytes:
+def read_genesis_file(path: Path) -> bytes:
+    """Return the bytes of a chain's genesis file; raise CliError if it is too large or none."""
     try:
         if path.stat().st_size > GENESIS_BYTES_MAX:
             raise CliError(

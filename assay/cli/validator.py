@@ -2,31 +2,36 @@
 
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import ADDRESS, DURATION, ENDPOINT, FLOPS, SIZE
+from assay.cli.arguments import ADDRESS, AMOUNT, DURATION, ENDPOINT, FLOPS, HOST, PEERS, PORT, SIZE
 from assay.cli.context import CommandContext, common_options
 from assay.cli.engine import engine_options, executor_option, group_option
 from assay.cli.errors import CliError, WrongUsage
+from assay.cli.node import LOCAL, check_distinct
 from assay.cli.nodes import nodes_tables
 from assay.cli.output import counted, flops, short, table
 from assay.cli.running import running_options
+from assay.cli.staking import RATE
 from assay.settings.kinds import AddressList
 from domain.amount import BPS
-from domain.limits import SHARE_BOND_MAX
+from domain.limits import SHARE_BOND_MAX, SLOTS_MAX
 from domain.measures import duration
 from host.addresses import HostPort, ip_of
 from host.daemon import on_stop_signal
 from pol.executor.names import Engine
 from pol.machines.form import read_shape
+from pol.rules.tiers.table import tier_names
 from validator.decide.admission import NEWCOMER_ROUNDS_MAX, Backing, Policy
 
 if TYPE_CHECKING:
     from chain.client.client import ChainClient
+    from validator.daemon import ValidatorConfig
     from validator.decide.records import LocalSeat
     from wire.keys import Key
 
@@ -36,6 +41,8 @@ SPEED_MARGIN = 4
 The speed is measured with products; other operations of the same work may take four times as long.
 """
 RATE_MARGIN = 2
+BID_LIFE, BID_MEMORY = 7 * 86_400, 1 << 30
+"""Seconds until a bid of `assay validator join` expires, and the memory per device that it offers (bytes)."""
 RATES_MEASURED = 3
 """Number of other validators from which the download rate is measured."""
 
@@ -94,15 +101,47 @@ def run(
     metrics_port: int,
 ) -> None:
     """Run the validator's daemon in the foreground."""
-    from validator.daemon import ValidatorConfig, ValidatorDaemon
+    from validator.daemon import ValidatorDaemon
+
+    stop = Event()
+    on_stop_signal(stop.set)
+    config = _make_config(
+        context,
+        listen=listen,
+        endpoint=endpoint,
+        executor=executor,
+        machines=machines,
+        engine=engine,
+        processes=processes,
+        newcomer_rounds=newcomer_rounds,
+        admit=admit,
+        metrics_port=metrics_port,
+    )
+    daemon = ValidatorDaemon(config, context.key(), stop)
+    ready = f"ready: serving on {config.listen}, published as {config.endpoint}"
+    daemon.run(lambda: context.output.note(ready))
+
+
+def _make_config(
+    context: CommandContext,
+    *,
+    engine: Engine,
+    metrics_port: int,
+    listen: str | None = None,
+    endpoint: str | None = None,
+    executor: str | None = None,
+    machines: str | None = None,
+    processes: int = 1,
+    newcomer_rounds: int | None = None,
+    admit: str | None = None,
+) -> "ValidatorConfig":
+    """Return the daemon's settings: those of options, and of the home's configuration for options that are None."""
+    from validator.daemon import ValidatorConfig
 
     listen = str(context.setting("validator.listen", listen).value)
     endpoint = str(context.setting("validator.endpoint", endpoint).value or listen)
     _check_reachable(endpoint)
-    policy = Policy(str(context.setting("validator.admit", admit).value))
-    stop = Event()
-    on_stop_signal(stop.set)
-    config = ValidatorConfig(
+    return ValidatorConfig(
         home=context.home / "validator",
         node=context.node,
         listen=listen,
@@ -111,7 +150,7 @@ def run(
         executor=str(context.setting("validator.executor", executor).value),
         machines=read_shape(str(context.setting("validator.machines", machines).value)),
         processes=processes,
-        admit=policy,
+        admit=Policy(str(context.setting("validator.admit", admit).value)),
         backing=Backing(
             int(context.setting("validator.share_bond").value or 1), int(context.setting("validator.cover").value or 0)
         ),
@@ -120,9 +159,117 @@ def run(
         mirrors=AddressList.split(context.setting("validator.mirrors").value or ""),
         mirror_for=AddressList.split(context.setting("validator.mirror_for").value or ""),
     )
-    daemon = ValidatorDaemon(config, context.key(), stop)
-    ready = f"ready: serving on {listen}, published as {endpoint}"
-    daemon.run(lambda: context.output.note(ready))
+
+
+@command.command(
+    help="""Become a validator of a running chain: from a machine and an account with coins to a bonded validator.
+
+    The command makes the home, starts the node, waits until it has the newest block, registers the validator and its
+    beacon key, runs the daemon, promises a measured speed, and places a bid if you give its price and capacity. Then
+    it runs the node and the daemon until Ctrl-C. Run it again, and it goes on where it stopped.
+
+    \b
+    Examples:
+      assay validator join mine --genesis genesis.json --peers ID@HOST:26656 --stake 1000ASSAY --from op
+      assay validator join mine --genesis genesis.json --peers ID@HOST:26656 --stake 1000ASSAY
+        --listen 0.0.0.0:9191 --endpoint HOST:9191 --bond 100000ASSAY
+        --price 900000ASSAY --capacity 10000000000000000 --slot-speed 1000000000 --slots 2 --from op
+    """
+)
+@click.argument("moniker")
+@click.option("--genesis", type=click.Path(path_type=Path), help="The chain's genesis file; needed the first time.")
+@click.option("--peers", type=PEERS, default="", help="ID@host:port of nodes to connect to, comma-separated.")
+@click.option("--host", type=HOST, default=LOCAL, show_default=True, help="Address for peers.")
+@click.option("--p2p-port", type=PORT, default=26656, show_default=True, help="Port for other nodes.")
+@click.option("--rpc-port", type=PORT, default=26657, show_default=True, help="Port of CometBFT's RPC on 127.0.0.1.")
+@click.option("--grpc-port", type=PORT, default=9090, show_default=True, help="Port for commands, on 127.0.0.1.")
+@click.option("--stake", type=AMOUNT, required=True, help="Coins to delegate to it.")
+@click.option("--commission-rate", type=RATE, default="0.10", show_default=True, help="Part of the rewards to keep.")
+@click.option("--bond", type=AMOUNT, help="Free coins to keep in the bond account, for won orders.")
+@click.option("--listen", type=ENDPOINT, help="Address that the daemon listens on.  [127.0.0.1:9191]")
+@click.option("--endpoint", type=ENDPOINT, help="Address at which others reach the daemon.  [the one in --listen]")
+@click.option("--price", type=AMOUNT, help="Place a bid at this price: uassay per PFLOP.")
+@click.option("--capacity", type=FLOPS, help="FLOPs that the bid sells in all.")
+@click.option("--slot-speed", type=FLOPS, help="FLOP/s that the bid gives to one slot.")
+@click.option("--slots", type=click.IntRange(1, SLOTS_MAX), default=1, show_default=True, help="Slots of the bid.")
+@engine_options(sandboxed=True, threads="1")
+@common_options
+@running_options("validator")
+def join(
+    context: CommandContext,
+    moniker: str,
+    genesis: Path | None,
+    peers: str,
+    host: str,
+    p2p_port: int,
+    rpc_port: int,
+    grpc_port: int,
+    stake: int,
+    commission_rate: int,
+    bond: int | None,
+    listen: str | None,
+    endpoint: str | None,
+    price: int | None,
+    capacity: int | None,
+    slot_speed: int | None,
+    slots: int,
+    engine: Engine,
+    metrics_port: int,
+) -> None:
+    """Do what a validator needs, step by step, and run its node and daemon in the foreground."""
+    from assay.cli.joining import Joining, NodeWishes, Promise, StandingBid
+    from chain.app.comet_files import Ports
+    from domain.market.records import Offer
+
+    wanted = (price, capacity, slot_speed)
+    bid = None
+    if price and capacity and slot_speed:
+        offer = Offer(
+            price=price,
+            slot_speed=slot_speed,
+            slots=slots,
+            max_work=capacity,
+            memory=BID_MEMORY,
+            tiers=tier_names()[:1],
+        )
+        bid = StandingBid(offer, capacity, BID_LIFE)
+    elif any(wanted):
+        raise WrongUsage(
+            "a bid needs --price, --capacity and --slot-speed", "give all three, or none and use `assay bid place`"
+        )
+    ports = Ports(p2p_port, rpc_port, grpc_port)
+    check_distinct(ports)
+    config = _make_config(context, listen=listen, endpoint=endpoint, engine=engine, metrics_port=metrics_port)
+    stop = Event()
+    on_stop_signal(stop.set)
+    key = context.key()
+    joining = Joining(context, key)
+    try:
+        chain_id = joining.make_home(NodeWishes(moniker=moniker, genesis=genesis, peers=peers, host=host, ports=ports))
+        context = joining.context
+        config = replace(config, node=context.node)
+        joining.run_node(chain_id, stop)
+        with context.client() as client:
+            joining.wait_for_coins(client, stake, bond or 0, stop)
+            joining.create_validator(client, moniker, stake, commission_rate)
+            joining.register_beacon_key(client)
+            joining.deposit_bond(client, bond or 0)
+            promise = Promise(*_measured(context, client, key, engine))
+        joining.run_daemon(config, stop, promise, bid)
+    finally:
+        joining.close()
+
+
+def _measured(context: CommandContext, client: "ChainClient", key: "Key", engine: Engine) -> tuple[int, int]:
+    """Return the speed and the rate to promise; what cannot be measured yet is what every machine reaches."""
+    from domain.genesis import AUDIT_RATE
+
+    speed = _measure_speed(context, engine)
+    try:
+        return speed, max(1, _measure_rate(client, key) // RATE_MARGIN)
+    except CliError as error:
+        context.output.note(f"{error.reason}; promising {AUDIT_RATE:,} bytes/s")
+        return speed, AUDIT_RATE
 
 
 def _check_reachable(endpoint: str) -> None:
@@ -268,13 +415,7 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, engine
     key = context.key()
     with context.client() as client:
         if speed is None:
-            from compute_provider.work.bench import measure_speed
-
-            context.output.note("measuring the speed of exact work")
-            measured = measure_speed(engine)
-            if measured.limits:
-                context.output.note(f"measured within {measured.limits}")
-            speed = max(1, measured.flops // SPEED_MARGIN)
+            speed = _measure_speed(context, engine)
         if rate is None:
             context.output.note("measuring the download rate from other validators")
             rate = max(1, _measure_rate(client, key) // RATE_MARGIN)
@@ -284,6 +425,17 @@ def promise(context: CommandContext, speed: int | None, rate: int | None, engine
         {"speed": speed, "rate": rate, "height": receipt.height, "tx": receipt.hash},
         f"promised {flops(speed)}/s and {rate:,} bytes/s at height {receipt.height}",
     )
+
+
+def _measure_speed(context: CommandContext, engine: Engine) -> int:
+    """Return the measured speed of exact work (FLOP/s), divided by the margin."""
+    from compute_provider.work.bench import measure_speed
+
+    context.output.note("measuring the speed of exact work")
+    measured = measure_speed(engine)
+    if measured.limits:
+        context.output.note(f"measured within {measured.limits}")
+    return max(1, measured.flops // SPEED_MARGIN)
 
 
 def _measure_rate(client: "ChainClient", key: "Key") -> int:

@@ -1,7 +1,11 @@
 """Nodes of several machines: founders who told each other their keys, and one who joins later, over p2p."""
 
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 import requests
@@ -109,9 +113,57 @@ def validators_of(node: Node) -> dict[str, int]:
     return {one["pub_key"]["value"]: int(one["voting_power"]) for one in answer["result"]["validators"]}
 
 
+def wait_for_fifth(node: Node) -> dict[str, int]:
+    wait_until(lambda: len(validators_of(node)) == 5, "the fifth validator in the consensus", START_SECONDS)
+    return validators_of(node)
+
+
+STEPS = ["home", "node", "coins", "validator", "beacon key", "bond", "daemon", "promise", "bid", "bonded"]
+"""The steps of ``assay validator join``, as it reports them."""
+
+
+class Joining:
+    """``assay validator join`` as a process; it is stopped with SIGTERM."""
+
+    def __init__(self, home: Path, *words: object) -> None:
+        self._log = home / "join.log"
+        with self._log.open("ab") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", "assay.cli", *map(str, words), "--output", "json"],
+                env=os.environ | {"ASSAY_HOME": str(home), "OMP_NUM_THREADS": "1"},
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+            )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def read_until(self, step: str) -> dict[str, Any]:
+        """Return the steps that it reports up to ``step``."""
+        assert self._process.stdout is not None
+        steps: dict[str, Any] = {}
+        for line in self._process.stdout:
+            said = json.loads(line)
+            steps[said["step"]] = said
+            if step in steps:
+                return steps
+        raise AssertionError(self._log.read_text())
+
+    def __exit__(self, *_: object) -> None:
+        assert self._process.stdout is not None
+        self._process.terminate()
+        try:
+            self._process.wait(60)
+        finally:
+            self._process.kill()
+            self._process.wait()
+            self._process.stdout.close()
+
+
 @pytest.mark.network
 def test_a_fifth_validator_joins_four_and_leaves_again(tmp_path: Path) -> None:
-    """It has coins and a node, and sends three transactions."""
+    """It has a key with coins; one command does the rest, and goes on where it was stopped."""
     homes = [tmp_path / name for name in ("alpha", "beta", "gamma", "delta")]
     joiner = tmp_path / "epsilon"
     addresses = []
@@ -126,7 +178,7 @@ def test_a_fifth_validator_joins_four_and_leaves_again(tmp_path: Path) -> None:
         founders += ["--validator", founder]
     words = ("--new-chain", CHAIN_ID, "--keyring", "test", "--account", f"{addresses[1]}={COINS}")
     made = init(homes[0], *words, *founders)
-    for home in (*homes[1:], joiner):
+    for home in homes[1:]:
         init(home, "--genesis", genesis_path(homes[0]), "--peers", made["peer"])
 
     def send(*words: object) -> dict[str, Any]:
@@ -135,31 +187,41 @@ def test_a_fifth_validator_joins_four_and_leaves_again(tmp_path: Path) -> None:
         receipt: dict[str, Any] = ran.json
         return receipt
 
+    ports = free_ports()
+    chain = ("--genesis", genesis_path(homes[0]), "--peers", made["peer"])
+    listen = ("--p2p-port", ports.p2p, "--rpc-port", ports.rpc, "--grpc-port", ports.grpc)
+    bid = ("--bond", "5000ASSAY", "--price", "900000ASSAY", "--capacity", 10**12, "--slot-speed", 10**9)
+    endpoint = f"127.0.0.1:{free_ports().p2p}"
+    join = ("validator", "join", "epsilon", "--stake", "100ASSAY", "--listen", endpoint, "--keyring", "test")
+
     nodes = []
     try:
         nodes += [Node(home, "managed") for home in homes]
-        nodes[0].wait_for_height(2)
-        nodes.append(Node(joiner, "managed"))
-        last = nodes[-1]
-        last.wait_for_height(nodes[0].height())
-        before = validators_of(last)
+        first = nodes[0]
+        first.wait_for_height(2)
+        before = validators_of(first)
         assert len(before) == 4
-        send("tx", "staking", "create-validator", "--amount", "100ASSAY", "--moniker", "epsilon")
-        send("node", "new-beacon-key")
-        wait_until(lambda: len(validators_of(last)) == 5, "the fifth validator in the consensus", START_SECONDS)
-        (power,) = [power for name, power in validators_of(last).items() if name not in before]
-        assert power == 100
-        joined = last.height()
-        query = f"\"beacon.operator='{addresses[1]}' AND tx.height>={joined}\""
+        with Joining(joiner, *join, *chain, *listen) as joining:
+            joining.read_until("validator")  # and it is stopped in the middle
+        with Joining(joiner, *join, *bid) as joining:
+            steps = joining.read_until("bonded")
+            assert list(steps) == STEPS
+            assert steps["bonded"]["stake"] == 100_000_000
+            (power,) = [power for name, power in wait_for_fifth(first).items() if name not in before]
+            assert power == 100
+            joined = first.height()
+            query = f"\"beacon.operator='{addresses[1]}' AND tx.height>={joined}\""
 
-        def proposed() -> int:
-            url = f"{last.ready['rpc']}/tx_search"
-            return int(requests.get(url, params={"query": query}, timeout=5).json()["result"]["total_count"])
+            def proposed() -> int:
+                url = f"{first.ready['rpc']}/tx_search"
+                return int(requests.get(url, params={"query": query}, timeout=5).json()["result"]["total_count"])
 
-        wait_until(lambda: proposed() > 1, "blocks of the fifth validator", START_SECONDS)
-        send("tx", "staking", "undelegate", addresses[1], "100ASSAY")
-        wait_until(lambda: validators_of(last) == before, "four validators again", START_SECONDS)
-        last.wait_for_height(last.height() + 3)
+            wait_until(lambda: proposed() > 1, "blocks of the fifth validator", START_SECONDS)
+            (placed,) = assay("bid", "list", "--output", "json", home=joiner).json
+            assert (placed["validator"], placed["capacity"]) == (addresses[1], 10**12)
+            send("tx", "staking", "undelegate", addresses[1], "100ASSAY")
+            wait_until(lambda: validators_of(first) == before, "four validators again", START_SECONDS)
+        first.wait_for_height(first.height() + 3)
     finally:
         for node in nodes:
             node.close()
