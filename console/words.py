@@ -176,6 +176,10 @@ PAYMENTS: Final = MappingProxyType(
 )
 _KINDS: Final = MappingProxyType(
     {
+        "feegrant.granted": "An account lets another pay fees with its coins",
+        "feegrant.used": "A granter paid a fee for another account",
+        "feegrant.revoked": "A granter ended a fee grant",
+        "feegrant.ended": "A fee grant ended: its time or its coins were over",
         "staking.validator_created": "An account became a validator",
         "staking.validator_edited": "A validator changed its description or commission",
         "staking.delegated": "Coins were delegated to a validator",

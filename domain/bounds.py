@@ -229,6 +229,15 @@ def without_none(hint: Any) -> tuple[Any, bool]:
     return hint, False
 
 
+def choices_of(hint: Any) -> tuple[Any, ...]:
+    """Return the classes of a type of several, (A, B) for ``A | B``. Empty for any other type.
+
+    On the wire, a field of such a type is an ``Any``. Each of the classes has its type url as the constant ``URL``.
+    """
+    kinds = get_args(hint) if get_origin(hint) in (UnionType, Union) else ()
+    return () if NoneType in kinds else kinds
+
+
 def item_of(hint: Any) -> Any:
     """Return the item type X of the type ``tuple[X, ...]``, or None for any other type."""
     args = get_args(hint)
@@ -332,6 +341,8 @@ def _test(hint: Any, name: str) -> Test | None:
     if get_origin(inner) is tuple:
         return _tuple_test(hint, inner, name)
     if is_boxed(inner):
+        return _nested(check, name)
+    if choices_of(inner):
         return _nested(check, name)
     if is_dataclass(inner):
         return _nested(_record_test(inner), name)  # type: ignore[arg-type]  # a class, not an instance

@@ -100,6 +100,8 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     if origin in (UnionType, Union) and len(args) == 2 and NoneType in args:
         inner = _reader(args[0] if args[1] is NoneType else args[1])
         return lambda value: None if value is None else inner(value)
+    if origin in (UnionType, Union):
+        return _choice_reader(args)
     if origin is tuple and len(args) == 2 and args[1] is Ellipsis:
         item = _reader(args[0])
         return lambda value: tuple([item(part) for part in _expect(list, value)])
@@ -117,6 +119,21 @@ def _reader(hint: Any) -> Callable[[Any], Any]:
     if is_dataclass(hint):
         return _record_reader(hint)
     raise TypeError(f"{hint} has no canonical form")
+
+
+def _choice_reader(classes: tuple[Any, ...]) -> Callable[[Any], Any]:
+    """Return the function that reads a record of one of several classes, which differ in the names of their fields."""
+    by_names = {frozenset(field.name for field in fields(cls)): _reader(cls) for cls in classes}
+    if len(by_names) != len(classes):
+        raise TypeError(f"two of {classes} have the same fields")
+
+    def read(value: Any) -> Any:
+        reader = by_names.get(frozenset(_expect(dict, value)))
+        if reader is None:
+            raise ValueError(f"{sorted(value)} are not the fields of one of {classes}")
+        return reader(value)
+
+    return read
 
 
 def _record_reader(cls: Any) -> Callable[[Any], Any]:

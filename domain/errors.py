@@ -48,7 +48,8 @@
         └── Interrupted, SystemFailed
 
 A Refusal carries a codespace and a number. A number of a codespace is never reused. Codespace ``sdk`` has the numbers
-that Cosmos clients know (Cosmos SDK, types/errors); ``assay`` has the numbers of this project.
+that Cosmos clients know (Cosmos SDK, types/errors), and ``feegrant`` those of the SDK's module of this name; ``assay``
+has the numbers of this project.
 """
 
 from dataclasses import dataclass
@@ -189,6 +190,18 @@ MEMPOOL_FULL: Final = _sdk(20, "mempool_full")
 TX_TOO_LARGE: Final = _sdk(21, "tx_too_large")
 TX_TIMEOUT: Final = _sdk(30, "tx_timeout_height")
 WRONG_SEQUENCE: Final = _sdk(32, "wrong_sequence")
+GRANT_NOT_FOUND: Final = _sdk(38, "grant_not_found")
+
+
+def _feegrant(number: int, name: str) -> Code:
+    return Code("feegrant", number, name)
+
+
+FEE_LIMIT_EXCEEDED: Final = _feegrant(2, "fee_limit_exceeded")
+FEE_ALLOWANCE_EXPIRED: Final = _feegrant(3, "fee_allowance_expired")
+INVALID_DURATION: Final = _feegrant(4, "invalid_duration")
+NO_ALLOWED_MESSAGES: Final = _feegrant(6, "no_allowed_messages")
+MESSAGE_NOT_ALLOWED: Final = _feegrant(7, "message_not_allowed")
 
 
 def _assay(number: int, name: str) -> Code:

@@ -121,6 +121,8 @@ class Tx:
     is_bounded: bool = False  # True if the decoder has checked the bounds of the messages; later checks skip them
     # The part of the text of amino JSON that all signers have in common; empty if no signer signed such a text.
     amino: str = ""
+    # The account whose coins pay the fee by its grant to the payer; empty if the payer pays with its own.
+    fee_granter: str = ""
 
     def document(self, mode: SignMode, chain_id: str, account_number: int, sequence: int) -> bytes:
         """Return the bytes that an account signs in this transaction."""

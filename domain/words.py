@@ -16,7 +16,8 @@ class Words:
     ``pots`` are the pots in which the component keeps coins, and ``moves`` the reasons for which it moves coins.
 
     ``message_packages`` and ``query_packages`` name the Python packages of its generated protobuf modules ``tx_pb2``
-    and ``query_pb2``; ``wire`` finds the modules by these names. ``genesis`` is the class of the component's part of
+    and ``query_pb2``, and ``packed_modules`` the modules of what its messages pack into an ``Any``; ``wire`` finds the
+    modules by these names. ``genesis`` is the class of the component's part of
     the genesis file, and ``params`` the class of its parameters. In the genesis file, both parts are under the
     component's name. Every parameter is an integer of at most eight bytes with the default of a public network;
     ``local_params`` has the values of a local network.
@@ -30,6 +31,7 @@ class Words:
     moves: tuple[Move, ...] = ()
     message_packages: tuple[str, ...] = ()
     query_packages: tuple[str, ...] = ()
+    packed_modules: tuple[str, ...] = ()
     genesis: type | None = None
     params: type | None = None
     local_params: object | None = None

@@ -10,7 +10,7 @@ The text is made after :mod:`wire.messages` has accepted the messages. So all ty
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cache, lru_cache
 from operator import attrgetter
 from typing import Any
@@ -23,7 +23,7 @@ from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.descriptor_pool import Default
 from google.protobuf.message_factory import GetMessageClass
 
-from domain.errors import TX_DECODE, UNSUPPORTED, Refusal
+from domain.errors import TX_DECODE, Refusal
 from domain.tx import json_text
 from wire.canonical import UNREADABLE
 
@@ -69,18 +69,13 @@ def amino_content(messages: Iterable[Any], memo: str, fee: bytes) -> str:
 
 @cache
 def amino_name(descriptor: Descriptor) -> str:
-    """Return the name of a message in amino JSON; a Refusal if it has none."""
+    """Return the name of a message in amino JSON; its type url, as in the Cosmos SDK, if it has none."""
     name: str = descriptor.GetOptions().Extensions[amino.name]
     if name:
         return name
     if descriptor.full_name.startswith(_OWN):
         return f"assay/{descriptor.name}"
-    raise Refusal(
-        UNSUPPORTED,
-        "body.messages",
-        f"{descriptor.full_name} has no name in amino JSON",
-        "sign with SIGN_MODE_DIRECT",
-    )
+    return f"/{descriptor.full_name}"
 
 
 # --- messages ------------------------------------------------------------------------------------
@@ -187,9 +182,9 @@ def _decimal(text: str, depth: int) -> str:
 
 def _timestamp(message: Any, depth: int) -> str:
     """Return a time in the form of RFC 3339, with as many digits as needed."""
-    whole = datetime(1970, 1, 1, tzinfo=UTC) + timedelta(seconds=message.seconds)
+    whole = datetime(1970, 1, 1) + timedelta(seconds=message.seconds)  # noqa: DTZ001  # in UTC
     fraction = f".{message.nanos:09}".rstrip("0").rstrip(".")
-    return f"{whole:%Y-%m-%dT%H:%M:%S}{fraction}Z"
+    return f"{whole.isoformat()}{fraction}Z"
 
 
 def _duration(message: Any, depth: int) -> str:

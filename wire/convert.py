@@ -15,6 +15,7 @@ from functools import cache
 from operator import attrgetter
 from typing import Any, NoReturn, TypeVar, get_args, get_origin
 
+from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.descriptor import Descriptor, FieldDescriptor
 from google.protobuf.message_factory import GetMessageClass
 
@@ -25,6 +26,7 @@ from domain.bounds import (
     Mismatch,
     Range,
     check,
+    choices_of,
     hints_of,
     inside,
     is_boxed,
@@ -34,9 +36,11 @@ from domain.bounds import (
     too_much,
     without_none,
 )
-from domain.errors import BAD_FIELD, TX_DECODE, Code, Refusal
+from domain.errors import BAD_FIELD, TX_DECODE, UNKNOWN_REQUEST, Code, Refusal
 from domain.limits import DECODE_DEPTH_MAX
 from wire.address import account_of, check_address, operator_address
+from wire.canonical import parse
+from wire.modules import descriptor_of
 
 T = TypeVar("T")
 Convert = Callable[[Any], Any]
@@ -218,6 +222,8 @@ def _record_reader(hint: Any, field: FieldDescriptor, unpack: Convert | None) ->
 def _part_reader(hint: Any, field: FieldDescriptor, unpack: Convert | None) -> Convert:
     if is_boxed(hint):
         return _check_box(hint, field, unpack)
+    if choices_of(hint):
+        return _choice_reader(hint, field)
     if not (is_dataclass(hint) or (get_origin(hint) is tuple and item_of(hint) is None)):
         _mismatch(hint, field)
     cls: Any = hint
@@ -229,6 +235,34 @@ def _check_box(hint: Any, field: FieldDescriptor, convert: Convert | None) -> Co
     if convert is None or field.message_type is None or field.message_type.full_name != "google.protobuf.Any":
         _mismatch(hint, field)
     return convert
+
+
+def _choice_reader(hint: Any, field: FieldDescriptor) -> Convert:
+    """Return the function that converts an ``Any`` to a value of one of the classes that ``hint`` stands for.
+
+    Its bytes must be the canonical encoding of the value, as those of a message.
+    """
+    if field.message_type.full_name != AnyProto.DESCRIPTOR.full_name:
+        _mismatch(hint, field)
+    known: dict[str, tuple[Any, Convert]] = {}
+    for cls in choices_of(hint):
+        descriptor = descriptor_of(cls.URL)
+        known[cls.URL] = GetMessageClass(descriptor), reader(cls, descriptor)
+
+    def read_choice(message: Any) -> Any:
+        url = message.type_url
+        entry = known.get(url)
+        if entry is None:
+            reason = f"{url[:100]!r} cannot be in this field"
+            raise Refusal(UNKNOWN_REQUEST, "type_url", reason, f"use one of {', '.join(sorted(known))}")
+        proto, read = entry
+        value = parse(proto, message.value, "value")
+        try:
+            return read(value)
+        except Refusal as refusal:
+            raise inside("value", refusal) from None
+
+    return read_choice
 
 
 def _list_reader(hint: Any, field: FieldDescriptor, unpack: Convert | None) -> Convert:
@@ -424,9 +458,15 @@ def _item_writer(hint: Any, field: FieldDescriptor, pack: Convert | None) -> Con
     if is_boxed(kind):
         return _check_box(kind, field, pack)
     if field.message_type is not None:
-        return _writer(kind, field.message_type, pack)
+        return _write_choice if choices_of(kind) else _writer(kind, field.message_type, pack)
     if OPERATOR_ADDRESS in marks:
         return operator_address
     if kind is int and field.type == FieldDescriptor.TYPE_STRING:
         return str
     return None
+
+
+def _write_choice(value: Any) -> Any:
+    cls: Any = type(value)
+    write = _writer(cls, descriptor_of(value.URL), None)
+    return AnyProto(type_url=value.URL, value=write(value).SerializeToString())

@@ -42,17 +42,22 @@ def unsigned_tx(
     memo: str = "",
     timeout_height: int = 0,
     payer: str = "",
+    granter: str = "",
 ) -> Any:
-    """Return a transaction without signatures; ``payer`` is the account that pays the fee, if not the first."""
+    """Return a transaction without signatures.
+
+    ``payer`` is the account that pays the fee, if not the first. ``granter`` is the account whose coins pay it, by its
+    fee grant to the payer.
+    """
     coins = [CoinProto(denom=coin.denom, amount=str(coin.amount)) for coin in fee]
     return TxProto(
         body=TxBody(messages=map(to_proto, messages), memo=memo, timeout_height=timeout_height),
-        auth_info=AuthInfo(fee=Fee(amount=coins, gas_limit=gas_limit, payer=payer)),
+        auth_info=AuthInfo(fee=Fee(amount=coins, gas_limit=gas_limit, payer=payer, granter=granter)),
     )
 
 
 def set_fee(tx: Any, fee: Sequence[Coin], gas_limit: int) -> None:
-    """Set the fee and the gas limit of a transaction that has no signature yet; the payer stays."""
+    """Set the fee and the gas limit of a transaction that has no signature yet; the payer and the granter stay."""
     del tx.auth_info.fee.amount[:]
     tx.auth_info.fee.amount.extend(CoinProto(denom=coin.denom, amount=str(coin.amount)) for coin in fee)
     tx.auth_info.fee.gas_limit = gas_limit

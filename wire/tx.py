@@ -1,7 +1,7 @@
 """Transactions: strict decoding of bytes from outside, and building them for clients.
 
 ``decode_tx`` refuses everything that the state machine does not check: other sign modes, extension options, unordered
-transactions, tips, grants, and several fees. So no content that a user signed is silently ignored.
+transactions, tips, and several fees. So no content that a user signed is silently ignored.
 """
 
 from collections.abc import Mapping, Sequence
@@ -130,7 +130,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
     auth = envelope.auth_info
     messages, memo = _read_body(body)
     signers = _read_signers(raw, auth.signer_infos, envelope.signatures, simulated)
-    fee, gas_limit, payer = _read_fee(auth.fee)
+    fee, gas_limit, payer, granter = _read_fee(auth.fee)
     return _make_tx(
         sha256(raw).digest(),
         size,
@@ -146,6 +146,7 @@ def _decode(raw: bytes, simulated: bool) -> Tx:
         payer,
         True,  # is_bounded: from_bytes has checked the bounds
         amino_content(body.messages, memo, auth.fee) if _is_text_signed(signers) else "",
+        granter,
     )
 
 
@@ -293,17 +294,18 @@ def _read_other_key(packed: bytes) -> tuple[bytes, str]:
 
 
 @lru_cache(maxsize=_FEES_REMEMBERED)
-def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
-    """Return the amount, the gas limit and the payer of an encoded fee.
+def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str, str]:
+    """Return the amount, the gas limit, the payer and the granter of an encoded fee.
 
     The cache helps because most transactions pay one of a few fees.
     """
     fee = parse(Fee, encoded, "auth_info.fee")
-    if fee.granter:
-        raise _not_supported("auth_info.fee.granter", "fee grants")
     payer: str = fee.payer
+    granter: str = fee.granter
     if payer:
         check_address(payer, "auth_info.fee.payer")
+    if granter:
+        check_address(granter, "auth_info.fee.granter")
     gas_limit: int = fee.gas_limit
     if gas_limit > GAS_MAX:
         raise Refusal(BAD_FIELD, "auth_info.fee.gas_limit", f"{gas_limit} is too much", f"use at most {GAS_MAX}")
@@ -316,7 +318,7 @@ def _read_fee(encoded: bytes) -> tuple[tuple[Coin, ...], int, str]:
             "pay the fee in uassay",
         )
     try:
-        return tuple([_read_coin(coin) for coin in coins]), gas_limit, payer
+        return tuple([_read_coin(coin) for coin in coins]), gas_limit, payer, granter
     except Refusal as refusal:
         raise inside("auth_info.fee.amount", refusal) from None
 

@@ -69,6 +69,10 @@ class Output:
             else:
                 stdout.print(part if part.row_count else f"{part.title}: none")
 
+    def document(self, value: Any) -> None:
+        """Print a result that people and programs read as JSON."""
+        stdout.print_json(json.dumps(value), indent=2)
+
     def line(self, value: Any, text: str) -> None:
         """Print one item of a stream, as a JSON object on one line or as a line of text."""
         if self.json:

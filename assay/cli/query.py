@@ -5,12 +5,16 @@ import click
 from assay.cli.arguments import ADDRESS
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
+from assay.cli.feegrant import queries as feegrant
 from assay.cli.output import flops, money, table
 
 
 @click.group(help="Read the chain's state.")
 def command() -> None:
     """Group of queries."""
+
+
+command.add_command(feegrant, "feegrant")
 
 
 @command.command(help="Show an account.\n\nExample: assay query account assay1…")

@@ -66,6 +66,7 @@ class TxOptions:
     note: str = ""
     timeout_height: int = 0
     fee_payer: str = ""
+    fee_granter: str = ""
     sign_mode: str = SIGN_MODES[0]
 
     def check(self) -> None:
@@ -110,6 +111,12 @@ def _options() -> list[Callable[[Any], Any]]:
         click.option("--note", default="", help=f"Memo of the transaction, up to {MEMO_BYTES_MAX} bytes."),
         click.option("--timeout-height", type=NUMBER, default=0, help="Last block that may have the transaction."),
         click.option("--fee-payer", type=ADDRESS, default=None, help="Account that pays the fee and also signs."),
+        click.option(
+            "--fee-granter",
+            type=ADDRESS,
+            default=None,
+            help="Account that pays the fee, by its fee grant to you.",
+        ),
         click.option(
             "--sign-mode", type=click.Choice(SIGN_MODES), default=SIGN_MODES[0], help="What is signed: bytes or text."
         ),
@@ -165,7 +172,13 @@ def _show_draft(
     from wire.signing import to_json, unsigned_tx
 
     if options.dry_run:
-        tx = unsigned_tx(messages, memo=options.note, timeout_height=options.timeout_height, payer=options.fee_payer)
+        tx = unsigned_tx(
+            messages,
+            memo=options.note,
+            timeout_height=options.timeout_height,
+            payer=options.fee_payer,
+            granter=options.fee_granter,
+        )
         gas = estimate_gas(client, tx, keys)
         context.output.result({"gas_estimate": gas}, f"gas estimate: {gas}")
         return
@@ -185,6 +198,7 @@ def _draft(client: "ChainClient", options: TxOptions, messages: tuple["Message",
         memo=options.note,
         timeout_height=options.timeout_height,
         payer=options.fee_payer,
+        granter=options.fee_granter,
     )
 
 

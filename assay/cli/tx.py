@@ -7,6 +7,7 @@ import click
 
 from assay.cli.arguments import AMOUNT, AmountCommand
 from assay.cli.context import CommandContext, common_options
+from assay.cli.feegrant import command as feegrant
 from assay.cli.signatures import broadcast, multisign, sign_command
 from assay.cli.staking import command as staking
 from assay.cli.transacting import TxOptions, transact, tx_options
@@ -21,6 +22,7 @@ def command() -> None:
 
 
 command.add_command(staking, "staking")
+command.add_command(feegrant, "feegrant")
 for step in (sign_command, multisign, broadcast):
     command.add_command(step)
 

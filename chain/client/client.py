@@ -195,12 +195,16 @@ class ChainClient:
         )
         return receipt, raw_of(response.tx)
 
-    def _cosmos(self, method: str, request: Any, response: Any) -> Any:
-        data = self._channel.call(_TX_SERVICE + method, request.SerializeToString())
+    def call(self, path: str, request: Any, response: Any) -> Any:
+        """Return the answer of a gRPC method of the Cosmos SDK, as a message of the class ``response``."""
+        data = self._channel.call(path, request.SerializeToString())
         try:
             return response.FromString(data)
         except DecodeError:
-            raise self._bad_response(method) from None
+            raise self._bad_response(path) from None
+
+    def _cosmos(self, method: str, request: Any, response: Any) -> Any:
+        return self.call(_TX_SERVICE + method, request, response)
 
     def _hash(self, text: str) -> bytes:
         try:

@@ -32,6 +32,7 @@ def make_draft(
     memo: str = "",
     timeout_height: int = 0,
     payer: str = "",
+    granter: str = "",
 ) -> Any:
     """Return a transaction without signatures, with its gas limit and fee.
 
@@ -39,7 +40,7 @@ def make_draft(
     ``price_millionths``, or times the chain's price with a margin. ``keys`` are the keys of accounts that the caller
     knows; the chain knows those of accounts that have signed before.
     """
-    tx = unsigned_tx(messages, memo=memo, timeout_height=timeout_height, payer=payer)
+    tx = unsigned_tx(messages, memo=memo, timeout_height=timeout_height, payer=payer, granter=granter)
     limit = estimate_gas(client, tx, keys) if gas is None else gas
     if fee is None:
         price = price_millionths

@@ -202,6 +202,14 @@ class Context:
         """The height of the block."""
         return self.block.height
 
+    @property
+    def time_ns(self) -> int:
+        """The time of the block's header in nanoseconds since 1970; it never goes back.
+
+        While the mempool checks a transaction, it is that of the last block.
+        """
+        return HEAD.must(self.store).time_ns
+
     def emit(self, change: Change) -> None:
         """Add a numbered event for one change of the state."""
         self.events.append(to_event(change, self.next_event))

@@ -22,6 +22,8 @@ TX_GAS = 30_000
 BYTE_GAS = 10
 # A signer after the first: its signature and its account.
 SIGNER_GAS = 20_000
+# A granter of the fee: its fee grant and its account.
+GRANTER_GAS = 20_000
 # A message.
 MESSAGE_GAS = 20_000
 # An item of a message that needs additional gas, such as one more signature. The table of messages below shows the
@@ -41,6 +43,8 @@ LANE_PERCENT = (35, 20, 10)
 def gas_of(tx: Tx) -> int:
     """Return the gas that a transaction needs at least, whatever the state is."""
     gas = TX_GAS + (tx.size + len(tx.amino)) * BYTE_GAS + sum(map(message_gas, tx.messages))
+    if tx.fee_granter:
+        gas += GRANTER_GAS
     signers = tx.signers
     if len(signers) > 1:
         gas += SIGNER_GAS * (len(signers) - 1)

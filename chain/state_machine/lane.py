@@ -66,6 +66,8 @@ class Lane:
         signer = signer_of(tx.messages[0])
         if len(tx.signers) != 1 or tx.fee_payer not in ("", signer):
             return None  # a signer pays for its own duties, so that its places in the lane are counted as its own
+        if tx.fee_granter not in ("", signer):
+            return None  # likewise
         found: list[Duty] = []
         is_known = True
         for message in tx.messages:

@@ -251,15 +251,19 @@ class MemoryChain:
         memo: str = "",
         timeout_height: int = 0,
         size: int = 300,
+        granter: str = "",
     ) -> Tx:
-        """Return a signed transaction of the messages' signer; with ``sequence`` left out, for the next block."""
+        """Return a signed transaction of the messages' signer; with ``sequence`` left out, for the next block.
+
+        ``granter`` is the account whose coins pay the fee.
+        """
         address = signer or signer_of(messages[0])
         account = self.account(address)
         number, current = (account.number, account.sequence) if account else (0, 0)
         at = current if sequence is None else sequence
         messages = tuple(prove_key(message, at, index) for index, message in enumerate(messages))
         body = sha256(repr((messages, memo, timeout_height)).encode()).digest()
-        auth = sha256(repr((address, at, fee, gas_limit)).encode()).digest()
+        auth = sha256(repr((address, at, fee, gas_limit, granter)).encode()).digest()
         signature = sign(pub_key(address), sign_doc(body, auth, CHAIN_ID, number))
         tx = Tx(
             hash=sha256(body + auth).digest(),
@@ -273,6 +277,7 @@ class MemoryChain:
             fee=(),
             gas_limit=0,
             fee_payer="",
+            fee_granter=granter,
         )
         gas = enough_gas(tx) if gas_limit is None else gas_limit
         price = self.ask(StatusRequest()).gas_price_millionths

@@ -12,6 +12,7 @@ from types import MappingProxyType
 from typing import Any
 
 from chain.state_machine.disputes.tables import DISPUTES
+from chain.state_machine.feegrant.tables import FEE_GRANTS
 from chain.state_machine.gas_price import GAS_PRICE
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
 from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
@@ -38,6 +39,7 @@ from domain.disputes.events import (
 )
 from domain.disputes.records import Dispute, DisputeState
 from domain.events import Change, Event
+from domain.feegrant.records import FeeGrant
 from domain.genesis import Genesis
 from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -176,6 +178,7 @@ from domain.registry.events import (
 from domain.registry.records import BeaconKey, Provider, Validator
 from domain.staking.records import BondStatus, Delegation, Redelegation, Unbonding, UnbondingPool, ValidatorStake
 from domain.vocabulary import read_event
+from localnet.simulator.rebuilt_feegrant import FeeGrantBooks, FeeGrantChange
 from localnet.simulator.rebuilt_staking import StakingBooks, StakingChange
 from pol.rules.schedule import share_work
 from pol.rules.stops import done_work
@@ -216,6 +219,8 @@ class Rebuilt:
     def __init__(self, genesis: Genesis) -> None:
         self.rules = genesis.rules[0].version
         self.gas_prices: dict[Parts, int] = {}
+        self.fee_granting = FeeGrantBooks()
+        self.fee_grants = self.fee_granting.grants
         self.staking = StakingBooks(genesis)
         bonded = {name for name, stake in self.staking.stakes.items() if stake.status is BondStatus.BONDED}
         self.validators = {
@@ -299,6 +304,10 @@ class Rebuilt:
 
     def _validator(self, operator: str, **changes: Any) -> None:
         self.validators[operator] = replace(self.validators[operator], **changes)
+
+    @take.register
+    def _(self, change: FeeGrantChange) -> None:
+        self.fee_granting.take(change)
 
     @take.register
     def _(self, change: StakingChange) -> None:
@@ -1443,6 +1452,7 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
     {
         VALIDATORS: ("validators", Validator, _name),
         VALIDATOR_STAKES: ("stakes", ValidatorStake, _name),
+        FEE_GRANTS: ("fee_grants", FeeGrant, _named),
         DELEGATIONS: ("delegations", Delegation, _named),
         UNBONDING_POOLS: ("unbonding_pools", UnbondingPool, _pool),
         UNBONDINGS: ("unbondings", Unbonding, _unbonding),

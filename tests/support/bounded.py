@@ -20,6 +20,7 @@ from domain.bounds import (
     Size,
     Sorted,
     Visible,
+    choices_of,
     hints_of,
     is_boxed,
     item_of,
@@ -54,6 +55,8 @@ def values(hint: Any) -> st.SearchStrategy[Any]:
         return st.none() | values(kind)
     if is_boxed(kind):
         return values(MsgSend)
+    if choices_of(kind):
+        return st.one_of(*map(values, choices_of(kind)))
     if is_dataclass(kind):
         made: Any = kind
         return st.builds(made, **{name: values(part) for name, part in hints_of(made)})
@@ -119,6 +122,8 @@ def sample(hint: Any) -> Any:
         return sample(kind)
     if is_boxed(kind):
         return sample(MsgSend)
+    if choices_of(kind):
+        return sample(choices_of(kind)[-1])
     if is_dataclass(kind):
         made: Any = kind
         return made(**{name: sample(part) for name, part in hints_of(made)})
@@ -155,7 +160,7 @@ def bends(hint: Any, value: Any) -> Iterator[tuple[str, Any]]:
     if optional:
         yield from bends(kind, value)
         return
-    if is_boxed(kind):
+    if is_boxed(kind) or choices_of(kind):
         yield from bends(type(value), value)
         return
     if is_dataclass(kind):

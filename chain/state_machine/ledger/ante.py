@@ -5,9 +5,12 @@ transaction that passes pays its fee and uses up its sequence, even if its messa
 refusals contain the words that Cosmos clients look for.
 """
 
+from collections.abc import Callable
+
 from chain.state_machine.context import Context, TxOrigin
 from chain.state_machine.gas import check_gas, gas_of
 from chain.state_machine.ledger import balances
+from chain.state_machine.ledger.hooks import FEE_GRANTED
 from chain.state_machine.ledger.tables import ACCOUNTS, BALANCES
 from domain.amount import ceil_div
 from domain.errors import (
@@ -53,6 +56,9 @@ def apply_ante(
     fee = 0 if simulate else check_fee(ctx, tx, price_millionths)
     accounts = [check_account(ctx, addresses[at], signer, simulate) for at, signer in enumerate(tx.signers)]
     payer = tx.fee_payer or addresses[0]
+    uses = check_grant(ctx, tx, payer, fee)
+    if uses:
+        payer = tx.fee_granter
     balance = BALANCES.get(ctx.store, payer, ctx.block.denom) if fee else 0
     if balance < fee:
         reason = f"the account has less than {fee}{ctx.block.denom}: insufficient funds"
@@ -62,6 +68,8 @@ def apply_ante(
             verify_signatures(ctx, tx, signer, account)
     if fee:
         balances.charge_fee(ctx, payer, balance, fee)
+    for use in uses:
+        use()
     for at, account in enumerate(accounts):
         ACCOUNTS.put(
             ctx.store,
@@ -125,6 +133,19 @@ def check_fee(ctx: Context, tx: Tx, price_millionths: int) -> int:
         reason = f"insufficient fees; got: {fee}{denom} required: {required}{denom}: insufficient fee"
         raise Refusal(INSUFFICIENT_FEE, "fee.amount", reason, "pay a higher fee, or set a lower gas limit")
     return fee
+
+
+def check_grant(ctx: Context, tx: Tx, payer: str, fee: int) -> list[Callable[[], None]]:
+    """Return what writes down that the fee's granter pays for ``payer``; nothing if the payer has to pay.
+
+    Refuse what the granter did not allow.
+    """
+    if tx.fee_granter in ("", payer):
+        return []
+    uses = FEE_GRANTED(ctx, tx, payer, fee)
+    if not uses:
+        raise Refusal(INVALID_REQUEST, "fee.granter", "fee grants are not enabled", "remove the field")
+    return uses
 
 
 def check_account(ctx: Context, address: str, signer: SignerInfo, simulate: bool) -> Account:

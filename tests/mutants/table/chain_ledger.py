@@ -1,7 +1,7 @@
 """Mutants of chain_ledger."""
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.tests import JOINT, MARKET, SETTLEMENT, SHARED
+from tests.mutants.tests import FEE_GRANTS, FEE_PAYS, JOINT, MARKET, SETTLEMENT, SHARED
 
 MUTANTS = (
     Mutant(
@@ -75,5 +75,29 @@ MUTANTS = (
         "apply_payments(ctx, order_id, moves, round, row)",
         "apply_payments(ctx, order_id, moves, round)",
         (f"{SETTLEMENT}::test_the_bonds_of_a_round_return_in_steps",),
+    ),
+    Mutant(
+        "grant-of-anyone",
+        "the granter's coins pay for an account that it allowed nothing",
+        "chain/state_machine/ledger/ante.py",
+        "    uses = FEE_GRANTED(ctx, tx, payer, fee)\n",
+        "    uses = [lambda: None]\n",
+        (f"{FEE_PAYS}::test_a_grant_is_for_the_payer_of_the_fee",),
+    ),
+    Mutant(
+        "payer-not-granter",
+        "the payer's own coins pay, although a granter would",
+        "chain/state_machine/ledger/ante.py",
+        "        payer = tx.fee_granter\n",
+        "        pass\n",
+        (f"{FEE_GRANTS}::test_the_granter_pays",),
+    ),
+    Mutant(
+        "grant-not-used-up",
+        "a use leaves the limit as it was",
+        "chain/state_machine/ledger/ante.py",
+        "    for use in uses:\n        use()\n",
+        "",
+        (f"{FEE_GRANTS}::test_a_limit_shrinks_and_ends_with_its_last_coin",),
     ),
 )

@@ -1,7 +1,7 @@
 """Mutants of chain_state_machine."""
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.tests import BLOCK_GAS, FULL, GAS, JOINT, SHARED, SIGNED
+from tests.mutants.tests import BLOCK_GAS, FEE_PAYS, FULL, GAS, JOINT, SHARED, SIGNED
 
 MUTANTS = (
     Mutant(
@@ -174,5 +174,13 @@ MUTANTS = (
         'if len(tx.signers) != 1 or tx.fee_payer not in ("", signer):',
         "if not tx.signers:",
         (f"{JOINT}::test_a_duty_is_in_the_lane_only_if_its_signer_alone_signs_and_pays",),
+    ),
+    Mutant(
+        "granted-duty-in-the-lane",
+        "a duty that another account pays for is in the lane",
+        "chain/state_machine/lane.py",
+        '        if tx.fee_granter not in ("", signer):\n',
+        "        if False:\n",
+        (f"{FEE_PAYS}::test_others_do_not_pay_for_a_place_in_the_lane",),
     ),
 )

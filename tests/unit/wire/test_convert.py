@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
+from cosmpy.protos.cosmos.feegrant.v1beta1 import tx_pb2 as feegrant
 from cosmpy.protos.cosmos.staking.v1beta1 import tx_pb2 as staking
 
 from assay.disputes.v1 import tx_pb2 as disputes
@@ -20,6 +21,7 @@ from domain.bounds import (
     Name,
     Range,
     Tags,
+    choices_of,
     hints_of,
     is_boxed,
     item_of,
@@ -37,6 +39,7 @@ from wire.address import to_bech32
 from wire.convert import _writer as unchecked
 from wire.convert import maker, reader, writer
 from wire.messages import TYPE_URLS, from_bytes, response_class, to_proto
+from wire.modules import descriptor_of
 from wire.queries import METHODS
 from wire.reveal import REVEAL_URL
 
@@ -80,8 +83,10 @@ def compare(hint: Any, field: Any, seen: set[str]) -> None:
     repeated = item_of(split(hint)[0])
     assert (repeated is not None) == (field.label == field.LABEL_REPEATED), field.full_name
     item, _ = split(hint if repeated is None else repeated)
-    if is_boxed(item):
+    if is_boxed(item) or choices_of(item):
         assert field.message_type.full_name == "google.protobuf.Any", field.full_name
+        for choice in choices_of(item):
+            check(choice, descriptor_of(choice.URL), seen)
     elif field.message_type is not None:
         check(item, field.message_type, seen)
     elif isinstance(item, type) and issubclass(item, IntEnum):
@@ -123,13 +128,14 @@ def test_every_message_and_every_protobuf_message_has_its_twin() -> None:
         for name in file.message_types_by_name
         if name.startswith("Msg") and not name.endswith("Response")
     }
-    staked = {
-        f"/{staking.DESCRIPTOR.package}.{name}"
-        for name in staking.DESCRIPTOR.message_types_by_name
+    of_cosmos = {
+        f"/{file.package}.{name}"
+        for file in (staking.DESCRIPTOR, feegrant.DESCRIPTOR)
+        for name in file.message_types_by_name
         if not name.endswith("Response") and name != "MsgUpdateParams"
     }
     # The reveal is no message of a transaction.
-    assert ours | staked | {"/cosmos.bank.v1beta1.MsgSend"} == {REVEAL_URL, *TYPE_URLS}
+    assert ours | of_cosmos | {"/cosmos.bank.v1beta1.MsgSend"} == {REVEAL_URL, *TYPE_URLS}
     assert "/assay.market.v1.MsgSubmitOrder" in TYPE_URLS
 
 

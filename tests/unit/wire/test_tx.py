@@ -240,9 +240,9 @@ CASES: dict[str, tuple[Callable[[Parts], None], str, str]] = {
     "other kind of key": (other_key, "invalid_pubkey", "auth_info.signer_infos.public_key"),
     "short key": (short_key, "invalid_pubkey", "auth_info.signer_infos.public_key"),
     "key without parity": (not_a_point, "invalid_pubkey", "public_key"),
-    "granter": (
-        change("auth.fee.granter", OTHER.address),
-        "invalid_request",
+    "granter that is no address": (
+        change("auth.fee.granter", "me"),
+        "invalid_address",
         "auth_info.fee.granter",
     ),
     "payer that is no address": (

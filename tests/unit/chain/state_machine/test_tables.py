@@ -22,6 +22,7 @@ OWNERS = (
     "queue",
     "gas_price",
     "ledger.tables",
+    "feegrant.tables",
     "staking.tables",
     "registry.tables",
     "market.tables",
@@ -41,7 +42,7 @@ def test_every_table_is_in_the_value_of_its_component() -> None:
     spaces = {
         value for owner in OWNERS for value in vars(import_module(f"{S}.{owner}")).values() if isinstance(value, Space)
     }
-    assert len(spaces) == 84
+    assert len(spaces) == 87
     assert set(RULES.tables.values()) == spaces
 
 

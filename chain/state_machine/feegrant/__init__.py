@@ -1,0 +1,1 @@
+"""Fee grants: accounts that let others pay fees with their coins."""

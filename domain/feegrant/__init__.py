@@ -1,0 +1,1 @@
+"""Words of fee grants: accounts that let others pay fees with their coins."""
