@@ -42,6 +42,7 @@ GROUPS = {
     "config": "Show the configuration of a home, with the source of each value.",
     "console": "Show the network in a browser, live and read-only.",
     "localnet": "Run a network of several validators on this machine.",
+    "faucet": "Send coins of a test network to anyone who asks over HTTP.",
     "completion": "Print a script for shell completion of commands and options.",
 }
 

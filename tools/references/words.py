@@ -58,7 +58,7 @@ WORDS = (
         "executor",
         "A program that computes primitives: NumPy (the definition), native, or torch. All give the same bits.",
     ),
-    Word("faucet", "The source of coins on a local network: `assay localnet faucet`."),
+    Word("faucet", "A source of coins on a test network: `assay faucet`, or `assay localnet faucet` on a local one."),
     Word("genesis", "The file that a chain begins with: its validators, coins and parameters."),
     Word(
         "hand-over round",
