@@ -61,6 +61,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--curves", type=Path, metavar="FOLDER", help="draw curves as SVG into this folder (parity)")
     parser.add_argument("--blocks", type=int, metavar="N", help="number of blocks (disk)  [10000]")
     parser.add_argument("--machines", type=int, metavar="N", help="machines that train together (size)")
+    parser.add_argument("--baseline", choices=("go",), help="also measure a chain of the Cosmos SDK in Go (tps)")
     options = parser.parse_args(arguments)
     if options.instructions:
         if options.name != "training":
@@ -79,6 +80,7 @@ def main(arguments: list[str]) -> int:
         "curves": options.curves,
         "blocks": options.blocks,
         "machines": options.machines,
+        "baseline": options.baseline,
     }
     chosen = {name: value for name, value in chosen.items() if value is not None}
     if unknown := set(chosen) - set(signature(module.run).parameters):
