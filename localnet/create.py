@@ -51,22 +51,25 @@ def create(
     backends: dict[str, str] | None = None,
     ports: range = PORTS,
     executor: str = LOCAL,
+    machines: int = 1,
 ) -> Layout:
     """Create the files of a local network in ``directory``, and return the network's layout.
 
     ``validators`` is the number of validators. ``providers`` is the number of providers of each validator: one number
     for all of them, or one per validator. ``misbehave`` maps names of providers (``prov0`` …) to a method of
     ``localnet.cheats``. ``backends`` maps names of providers to backends other than NumPy; a provider that misbehaves
-    always uses NumPy. ``executor`` is the value of ``--executor`` for all daemons that do not misbehave.
+    always uses NumPy. ``executor`` and ``machines`` are the values of ``--executor`` and ``--machines`` for all daemons
+    that do not misbehave.
     """
     directory = directory.resolve()
     directory.mkdir(parents=True, exist_ok=True, mode=0o700)
+    computes = {"executor": executor, "machines": str(machines)}
     base = _free_block(validators * _PORTS_EACH, ports)
-    specs = tuple(_validator(directory, index, base, kind, executor) for index in range(validators))
+    specs = tuple(_validator(directory, index, base, kind, computes) for index in range(validators))
     sizes = [providers] * validators if isinstance(providers, int) else list(providers)
     clusters = [spec for spec, size in zip(specs, sizes, strict=True) for _ in range(size)]
     members = tuple(
-        _provider(directory, spec, index, misbehave or {}, backends or {}, executor)
+        _provider(directory, spec, index, misbehave or {}, backends or {}, computes)
         for index, spec in enumerate(clusters)
     )
     consumer_home = directory / "consumer"
@@ -116,7 +119,7 @@ def test_keyring(home: Path) -> Keyring:
     return Keyring(home / "keys", KeyringBackend.TEST, lambda name: "")
 
 
-def _validator(directory: Path, index: int, base: int, kind: NetworkKind, executor: str) -> ValidatorSpec:
+def _validator(directory: Path, index: int, base: int, kind: NetworkKind, computes: dict[str, str]) -> ValidatorSpec:
     home = directory / f"val{index}"
     operator = _make_key(home)
     first = base + index * _PORTS_EACH
@@ -126,7 +129,7 @@ def _validator(directory: Path, index: int, base: int, kind: NetworkKind, execut
     if kind is NetworkKind.SOLO:
         grpc = base + 2  # The port of the first validator's node, which is the only node.
     address = f"127.0.0.1:{cluster}"
-    daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon, "admit": "open", "executor": executor}
+    daemon = {"listen": address, "endpoint": address, "metrics_port": of_daemon, "admit": "open", **computes}
     _write_config(home, grpc, {"node": {"metrics_port": of_node, "rest_port": rest}, "validator": daemon})
     return ValidatorSpec(
         moniker=f"val{index}",
@@ -146,13 +149,13 @@ def _provider(
     index: int,
     misbehave: dict[str, str],
     backends: dict[str, str],
-    executor: str,
+    computes: dict[str, str],
 ) -> ProviderSpec:
     name = f"prov{index}"
     home = directory / name
     address = _make_key(home)
     # All validators and providers of a local network belong to one owner.
-    _write_config(home, validator.grpc, {"provider": {"take": "any", "executor": executor}})
+    _write_config(home, validator.grpc, {"provider": {"take": "any", **computes}})
     return ProviderSpec(
         name=name,
         home=str(home),

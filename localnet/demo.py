@@ -32,7 +32,7 @@ from domain.proof.records import PanelSeat, ShareState
 from domain.vocabulary import changes_of
 from localnet.create import KEY, create, test_keyring
 from localnet.layout import NetworkError
-from localnet.machines import Machines, MachineUse, uses_of
+from localnet.machines import RAY, Machines, MachineUse, uses_of
 from localnet.market import open_market
 from localnet.network import Network
 from pol.job.document import Job, order_terms
@@ -40,7 +40,8 @@ from pol.rules.schedule import total_work
 from pol.rules.tiers.table import DEFAULT_TIERS
 from pol.state.arrays import State
 from pol.values import metric_values
-from pol.work.executor import LOCAL
+from pol.work.cluster.client import check_usable
+from pol.work.executor import LOCAL, address_of
 from validator.decide.records import VerdictRow
 from validator.store import ValidatorStore
 from wire.keys import Key
@@ -62,6 +63,10 @@ ACCEPT_BASE = 300
 """Seconds of the chain's clock that a validator has for acceptance; a busy machine needs this much time."""
 PROGRESS_BASE = 900
 """Seconds of the chain's clock that a round may take; a busy machine needs this much time."""
+GROUP_WINDOW = 60
+"""Least window of a round, in seconds of the chain's clock, if several processes compute each segment together. On a
+machine with few processors, the groups of seats take long to start.
+"""
 EXAMPLES = next(
     filter(Path.is_dir, (Path(__file__).parents[1] / "examples", Path(sys.prefix) / "share" / "assay" / "examples")),
     Path("examples"),
@@ -126,20 +131,27 @@ class Demo:
         job: str = "digits",
         begun: Callable[[Network], None] = lambda network: None,
         done: Callable[["Finished"], None] = lambda finished: None,
-        machines: int = 0,
+        executor: str = LOCAL,
+        machines: int = 1,
     ) -> None:
         """Use ``directory`` for all files, and train the job ``job`` of ``JOBS``.
 
         Validators in ``down`` and their clusters are not started. ``begun`` is called with the network before it
-        starts, and ``done`` with the results before it stops. If ``machines`` is not 0, all daemons that do not cheat
-        compute on a Ray cluster with so many nodes, which the demo starts on this machine.
+        starts, and ``done`` with the results before it stops.
+
+        All daemons that do not cheat compute where ``executor`` says: a value of ``--executor``, or ``ray`` for a Ray
+        cluster of ``machines`` nodes, which the demo starts on this machine. Otherwise so many machines compute each
+        segment together. NetworkError or ClusterUnusable if this machine cannot use the cluster.
         """
         self._directory = directory
         self._show = show
         self._down = down
         self._begun = begun
         self._done = done
-        self._machines = Machines(directory, machines) if machines else None
+        self._cluster = Machines(directory, machines) if executor == RAY else None
+        self._executor, self._group = executor, 1 if executor == RAY else machines
+        if executor != RAY and (address := address_of(executor)):
+            check_usable(address)
         self._twice = job == TWICE and RIVAL not in down
         self._file = FOUR_SLOTS if self._twice else JOBS[job]
         self._seconds: dict[str, float] = {}
@@ -161,15 +173,15 @@ class Demo:
         finally:
             build.kill()
             build.wait()
-            if self._machines is not None:
-                self._machines.stop()
+            if self._cluster is not None:
+                self._cluster.stop()
 
     def _run(self, job_directory: Path, build: "Popen[bytes]") -> Finished:
-        executor, environment = LOCAL, dict[str, str]()
-        if self._machines is not None:
+        executor, environment = self._executor, dict[str, str]()
+        if self._cluster is not None:
             self._show_phase("starting the machines")
-            self._machines.start()
-            executor, environment = self._machines.executor, dict(self._machines.environment)
+            self._cluster.start()
+            executor, environment = self._cluster.executor, dict(self._cluster.environment)
         # Each new provider gets at most one slot, even if it is fast. This ensures that the cheating provider gets a
         # slot.
         params = local_params().replace(
@@ -178,9 +190,16 @@ class Demo:
             accept_max=2 * ACCEPT_BASE,
             progress_base=PROGRESS_BASE,
         )
+        if self._group > 1:
+            params = params.replace(round_window=GROUP_WINDOW)
         clusters = CLUSTERS if self._twice else 2
         layout = create(
-            self._directory, providers=clusters, misbehave={CHEAT: CHEAT_METHOD}, params=params, executor=executor
+            self._directory,
+            providers=clusters,
+            misbehave={CHEAT: CHEAT_METHOD},
+            params=params,
+            executor=executor,
+            machines=self._group,
         )
         network = Network(layout, environment)
         try:

@@ -1,4 +1,6 @@
-"""A Ray cluster of several nodes on this machine, for the demo: its token, its head and its other nodes."""
+"""A Ray cluster of several nodes on this machine, for the demo: its token, its head and its other nodes. And what ran
+on which machine.
+"""
 
 import os
 import secrets
@@ -22,6 +24,7 @@ from pol.work.cluster.seen import read_nodes
 from pol.work.cluster.stranger import CLOSED, ask_as_stranger
 
 RAY: Final = "ray"
+"""The value of the demo's ``--executor`` for a cluster that it starts itself."""
 _START_SECONDS = 120.0
 _STOP_SECONDS = 20.0
 _STORE_BYTES = 100_000_000
@@ -31,7 +34,9 @@ _LOOK_SECONDS = 0.5
 
 @dataclass(frozen=True, slots=True)
 class MachineUse:
-    """A node of the cluster, and the number of tasks of each kind that ended there, by the daemon that asked."""
+    """A node of a cluster, or the processes with one number in their groups, and the number of tasks of each kind that
+    ended there, by the daemon that asked.
+    """
 
     name: str
     address: str
@@ -122,7 +127,7 @@ class Machines:
 
 
 def uses_of(layout: Layout) -> tuple[MachineUse, ...]:
-    """Return the nodes that the daemons of a running network use, sorted by name, and what ended there."""
+    """Return the machines that the daemons of a running network use, sorted by name, and what ended there."""
     homes = {spec.moniker: Path(spec.home) / "validator" for spec in layout.validators}
     homes |= {spec.name: Path(spec.home) / "provider" for spec in layout.providers}
     found: dict[str, MachineUse] = {}

@@ -31,7 +31,7 @@ from link.handover import derive_scalar
 from link.server import ClusterServer
 from link.tls import make_certificate
 from pol.executor.names import DEFAULT_ENGINE, Engine
-from pol.machines.form import Shape
+from pol.machines.form import Shape, number_of
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.cluster.seen import forget_nodes, write_nodes
 from pol.work.executor import LOCAL, PoolError
@@ -42,6 +42,7 @@ from validator.decide.admission import NEWCOMER_ROUNDS, UNCOVERED, Admission, Ba
 from validator.decide.duties import Duty, decide, duties
 from validator.decide.mirrors import QUOTA_PART
 from validator.decide.outgoing import Outgo
+from validator.decide.trial import GROUP_STARTS
 from validator.decide.view import ChainView, Look
 from validator.ledger import Ledger
 from validator.observer import Observer
@@ -292,6 +293,7 @@ class ValidatorDaemon:
             engine=self._config.engine,
             processes=self._config.processes,
             clock=lambda: self._service.view.clock,
+            starts=1 if number_of(self._config.machines) == 1 else GROUP_STARTS,
         )
         auditor = Auditor(
             ledger=ledger,

@@ -15,7 +15,7 @@ from rich.text import Text
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import flops, load_line, money, price, short, stderr, table
-from pol.work.executor import LOCAL
+from pol.work.executor import LOCAL, address_of
 
 if TYPE_CHECKING:
     from assay.cli.story import OrderFollower
@@ -27,6 +27,24 @@ if TYPE_CHECKING:
 DEFAULT_DIRECTORY = "~/.assay/demo"
 _QUIET_BLOCKS = 25
 """Number of blocks after which the progress line is printed again if stderr is not a terminal."""
+
+
+class DemoExecutor(click.ParamType[Any]):
+    """A click type for where the demo's daemons compute."""
+
+    name = "local|ray|ray://HOST:PORT"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        """Return the value, if it is ``ray`` or a value of ``--executor`` of the daemons."""
+        from localnet.machines import RAY
+
+        text = str(value)
+        try:
+            if text != RAY:
+                address_of(text)
+        except ValueError as error:
+            self.fail(f"{error}; or ray for a cluster that the demo starts", param, ctx)
+        return text
 
 
 @click.command(
@@ -58,16 +76,17 @@ _QUIET_BLOCKS = 25
 )
 @click.option(
     "--executor",
-    type=click.Choice(["local", "ray"]),
-    default="local",
+    type=DemoExecutor(),
+    default=LOCAL,
     show_default=True,
-    help="Where the daemons compute: in processes of their own (local), or on a Ray cluster that the demo starts here"
-    " (ray, needs assay[ray]).",
+    help="Where the daemons compute: in processes of their own (local), on a Ray cluster that the demo starts (ray,"
+    " needs assay[ray]), or on your cluster.",
 )
 @click.option(
     "--machines",
     type=click.IntRange(1, 8),
-    help="Number of nodes of that cluster.  [2]",
+    help="Let this number of processes compute each segment together; or the nodes of the cluster that the demo starts."
+    "  [local: 1, ray: 2]",
 )
 @click.option(
     "--down",
@@ -90,10 +109,11 @@ def command(
     from assay.cli.console import console_beside
     from localnet.demo import Demo
     from localnet.layout import FILE
+    from localnet.machines import RAY
     from localnet.supervisor import held, supervisor_of
 
-    if machines is not None and executor == LOCAL:
-        raise WrongUsage("--machines: needs --executor ray")
+    if machines is not None and executor not in (LOCAL, RAY):
+        raise WrongUsage("--machines: a cluster that runs has its nodes", "leave out --machines")
     directory = directory.expanduser().resolve()
     if directory.exists():
         if any(directory.iterdir()) and not (directory / FILE).exists() and not (directory / "job").exists():
@@ -134,7 +154,8 @@ def command(
             job,
             begun=begun,
             done=stay if keep else lambda finished: None,
-            machines=0 if executor == LOCAL else machines or 2,
+            executor=executor,
+            machines=machines or (2 if executor == RAY else 1),
         ).run()
     if not keep:
         _print(context, finished, directory)
@@ -322,7 +343,7 @@ def _print_summary(context: CommandContext, finished: "Finished", value: dict[st
 
 
 def _machines(finished: "Finished") -> list[Table]:
-    """Return a table of the machines of the demo's cluster, and what ran on each; none without a cluster."""
+    """Return a table of the demo's machines, and what ran on each; none if each daemon computes by itself."""
     rows = [
         (
             machine.name,

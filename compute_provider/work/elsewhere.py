@@ -17,6 +17,7 @@ from concurrent.futures import CancelledError, Future
 from concurrent.futures import TimeoutError as NotYet
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import pairwise
 from math import inf
 from pathlib import Path
@@ -39,6 +40,7 @@ from pol.machines.form import Shape, check_device, number_of, shape_of, side, sp
 from pol.machines.nodes import LANE as MEMBERS
 from pol.machines.nodes import NodeQueues, Nodes, members_lane, working
 from pol.machines.pool import GroupPool, Hosting, OneGroup
+from pol.machines.processes import ProcessNodes
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import PoolClosed, PoolError, address_of
 from pol.work.records import Boundary, RoundSlot
@@ -99,8 +101,9 @@ class ClusterMachines:
         machine, whose processes are the machines of one group.
 
         ``listen`` gets the messages of training that a worker on this machine would send, on the thread of the share.
-        ``on_nodes`` gets the nodes when they, or their tasks, have changed. Raises ClusterUnusable if this machine
-        cannot use the cluster, and ExecutionError if ``engine`` names a GPU for a group.
+        ``on_nodes`` gets the nodes, or the processes of a group here, when they or their tasks have changed. Raises
+        ClusterUnusable if this machine cannot use the cluster, and ExecutionError if ``engine`` names a GPU for a
+        group.
         """
         self._listen, self._engine, self._executor_name, self._on_nodes = listen, engine, executor, on_nodes
         self._folder, self._inputs = home / "elsewhere", home / "inputs"
@@ -122,12 +125,13 @@ class ClusterMachines:
         self._replayer = start(executor, engine, lanes, home / "driver", self._see)
         self._executor = self._replayer.lanes[_LANE]
         self._groups: GroupPool | None = None
+        self._here = ProcessNodes(spec_here(machines, engine), on_nodes) if number > 1 and self._is_here else None
         if number > 1:
             self._groups = GroupPool(self._hosting(), self._answer, home / "groups", self._folder, reads)
 
     def _hosting(self) -> Hosting:
-        if self._is_here:
-            return OneGroup(spec_here(self._shape, self._engine))
+        if self._here is not None:
+            return OneGroup(self._here.spec, partial(self._here.running, _LANE))
         queues = cast("NodeQueues", self._replayer.lanes[MEMBERS.name])
         return Nodes(lambda: self.nodes, queues, self._shape, self._engine)
 
@@ -167,9 +171,11 @@ class ClusterMachines:
                 training.stopped.set()
 
     def tend(self, orders: Collection[bytes]) -> None:
-        """End groups that have waited long for a segment."""
+        """End groups that have waited long for a segment, and report what runs in those on this machine."""
         if self._groups is not None:
             self._groups.tend()
+        if self._here is not None:
+            self._here.look()
 
     def pids(self) -> list[int]:
         """Return the ids of the members of a group on this machine."""

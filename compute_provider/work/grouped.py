@@ -12,7 +12,7 @@ from pol.rules.commitment import boundary_root
 from pol.values import f32_bits
 from pol.work.places import boundary_step
 from pol.work.records import Boundary
-from pol.work.shares import SegmentEnd, SegmentTask
+from pol.work.shares import SegmentEnd, SegmentTask, train_segment
 
 
 def train_together(pool: GroupPool, task: SegmentTask, roots: Roots, ends: float, stop: Event) -> SegmentEnd:
@@ -25,7 +25,7 @@ def train_together(pool: GroupPool, task: SegmentTask, roots: Roots, ends: float
     losses: list[int] = []
     part = task.part
     try:
-        with pool.group(task.job, lambda found: found == roots, ends, stop) as group:
+        with pool.group(task.job, train_segment.__name__, lambda found: found == roots, ends, stop) as group:
             if group.roots != roots:
                 group.open(task.global_in, task.local_in, roots)
             if task.segment == 0:

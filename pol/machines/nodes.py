@@ -10,6 +10,7 @@ from typing import Final, Protocol
 from host.sandbox import usable_memory
 from pol.executor.names import Engine
 from pol.machines.form import GroupSpec, Shape, check_device, number_of
+from pol.machines.pool import Running, run_unseen
 from pol.machines.starters import Hosts, Place
 from pol.split.machine import LINK_SPEED, SLOT_SPEED, Machine
 from pol.work.cluster.client import Cluster, ClusterUnusable, check_usable
@@ -165,6 +166,11 @@ class NodeLease:
     def is_renewable(self) -> bool:
         """True if a new lease in place of this one would have all its nodes."""
         return len(self._nodes.left(self, set())) == self.spec.machines
+
+    @property
+    def running(self) -> Running:
+        """The cluster reports what runs on its nodes."""
+        return run_unseen
 
     def end(self) -> None:
         """Give the nodes back."""

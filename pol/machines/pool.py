@@ -8,7 +8,7 @@ import shutil
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from itertools import count
@@ -32,6 +32,8 @@ FORM_SECONDS: Final = 120.0
 Ask = Callable[..., Any]
 """A function that lets a process in the sandbox call another one with some arguments, and with a ``timeout``."""
 Roots = tuple[bytes, bytes]
+Running = Callable[[str, Group], AbstractContextManager[None]]
+"""A function that returns a context in which a group computes something of this kind."""
 
 
 class Lease(Protocol):
@@ -52,9 +54,20 @@ class Lease(Protocol):
         """True if a new lease in place of this one would have all its machines."""
         ...
 
+    @property
+    def running(self) -> Running:
+        """Returns the context in which the group computes, and in which an owner can see that."""
+        ...
+
     def end(self) -> None:
         """Give the machines back. The members have ended."""
         ...
+
+
+def run_unseen(kind: str, group: Group) -> AbstractContextManager[None]:
+    """Return a context in which no one sees what a group computes."""
+    del kind, group
+    return nullcontext()
 
 
 class Hosting(Protocol):
@@ -75,8 +88,8 @@ class OneGroup:
 
     groups = 1
 
-    def __init__(self, spec: GroupSpec) -> None:
-        self._spec = spec
+    def __init__(self, spec: GroupSpec, running: Running = run_unseen) -> None:
+        self._spec, self._running = spec, running
         self._is_leased = False
 
     def lease(self) -> Lease | None:
@@ -84,7 +97,7 @@ class OneGroup:
         if self._is_leased:
             return None
         self._is_leased = True
-        return _LeaseHere(self._spec, Processes(self._spec.machines), self._end)
+        return _LeaseHere(spec=self._spec, starter=Processes(self._spec.machines), running=self._running, end=self._end)
 
     def _end(self) -> None:
         self._is_leased = False
@@ -94,6 +107,7 @@ class OneGroup:
 class _LeaseHere:
     spec: GroupSpec
     starter: Starter
+    running: Running
     end: Callable[[], None]
     is_renewable: bool = True
 
@@ -136,8 +150,10 @@ class GroupPool:
         scratch.mkdir(parents=True, exist_ok=True, mode=0o700)
 
     @contextmanager
-    def group(self, job: Path, stands: Callable[[Roots], bool], ends: float, stop: Event) -> Iterator[Group]:
+    def group(self, job: Path, kind: str, stands: Callable[[Roots], bool], ends: float, stop: Event) -> Iterator[Group]:
         """Yield a group for a job, if possible one that stands at states with roots for which ``stands`` is true.
+
+        ``kind`` is the kind of the task, for the owner of the machines.
 
         The request with the earliest deadline ``ends`` (on the monotonic clock) gets a group first. Raises TaskTimeout
         if it has not ended by then, and PoolClosed if ``stop`` is set or the pool is closed. Raises WorkerDied if the
@@ -148,7 +164,8 @@ class GroupPool:
         try:
             kept = self._take(job, stands, ends, stop)
             try:
-                yield kept.group
+                with kept.lease.running(kind, kept.group):
+                    yield kept.group
             except BaseException as error:
                 self._end(kept)
                 if isinstance(error, GroupLost):

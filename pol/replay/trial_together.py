@@ -14,7 +14,7 @@ from pol.errors import Stopped
 from pol.job.document import GLOBAL_STATE, LOCAL_STATE
 from pol.machines.group import Group
 from pol.machines.pool import FORM_SECONDS, GroupPool
-from pol.replay.trial import TrialRequest, check_payload, guarded, try_ends
+from pol.replay.trial import TrialRequest, check_payload, guarded, try_ends, try_payload
 from pol.work.records import RoundSlot
 from pol.work.trials import Trial, TrialTimes
 
@@ -28,7 +28,7 @@ def try_together(pool: GroupPool, request: TrialRequest, ends: float, stop: Even
 
 
 def _try(pool: GroupPool, request: TrialRequest, ends: float, stop: Event) -> Trial:
-    with pool.group(request.directory, lambda _: False, ends, stop) as group:
+    with pool.group(request.directory, try_payload.__name__, lambda _: False, ends, stop) as group:
         found: Trial = pool.ask(check_payload, request, group.spec, timeout=FORM_SECONDS)
         if found.terms != request.terms or found.decline:
             return found

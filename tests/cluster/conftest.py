@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import mkdtemp
 
+import psutil
 import pytest
 
 from compute_provider.work.elsewhere import ClusterMachines
@@ -93,6 +94,17 @@ class Nodes:
             except subprocess.TimeoutExpired:
                 process.kill()
                 process.wait()
+
+
+def tree(node: int) -> list[psutil.Process]:
+    """Return the processes of a node."""
+    parent = psutil.Process(node)
+    return [parent, *parent.children(recursive=True)]
+
+
+def kill(node: int) -> None:
+    for process in tree(node):
+        process.send_signal(signal.SIGKILL)
 
 
 @pytest.fixture(scope="module")

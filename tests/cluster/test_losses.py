@@ -2,7 +2,6 @@
 
 import logging
 import os
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -21,7 +20,20 @@ from pol.machines.group import Group
 from pol.state.canonical import encode_state
 from pol.work.cluster.client import Cluster
 from pol.work.cluster.files import file_digest
-from tests.cluster.conftest import ENGINE, JOB, KEYS, STORE_BYTES, WAIT, Nodes, Provider, until, updates, working
+from tests.cluster.conftest import (
+    ENGINE,
+    JOB,
+    KEYS,
+    STORE_BYTES,
+    WAIT,
+    Nodes,
+    Provider,
+    kill,
+    tree,
+    until,
+    updates,
+    working,
+)
 from tests.unit.pol.work.cluster.tasks import Copy, copy
 
 DISK_BYTES = 8 << 20
@@ -34,12 +46,6 @@ pytestmark = [
 
 def busy(cluster: Cluster) -> int:
     return sum(bool(node.tasks) for node in cluster.nodes)
-
-
-def tree(process: int) -> list[psutil.Process]:
-    """Return the processes of a node."""
-    parent = psutil.Process(process)
-    return [parent, *parent.children(recursive=True)]
 
 
 def test_a_file_may_be_larger_than_the_store_of_objects(cluster: Cluster, tmp_path: Path) -> None:
@@ -101,8 +107,7 @@ def test_a_node_with_a_full_disk_leaves_its_tasks_to_the_other_one(
         assert len(working(two)) == 3
     finally:
         last = nodes.processes.pop()
-        for process in tree(last.pid):
-            process.send_signal(signal.SIGKILL)
+        kill(last.pid)
         last.wait()
         until(lambda: len(working(two)) == 2)
 
@@ -145,8 +150,7 @@ def test_a_node_killed_in_mid_segment_and_a_driver_killed_change_no_bit(
     for key in KEYS:
         provider.start(key, tmp_path / str(key.slot))
     until(lambda: sum(bool(node.tasks) for node in provider.machines.nodes) == 2)
-    for process in tree(nodes.processes[-1].pid):
-        process.send_signal(signal.SIGKILL)
+    kill(nodes.processes[-1].pid)
     for sleep in blocked:
         sleep.result(WAIT)
     until(lambda: bool(provider.boundaries()))
@@ -181,16 +185,10 @@ def test_a_node_killed_in_mid_step_changes_no_bit_of_a_slot_on_two_nodes(nodes: 
     until(lambda: len(working(two)) == 2)
 
 
-def kill(node: int) -> None:
-    for process in tree(node):
-        process.send_signal(signal.SIGKILL)
-
-
 def test_the_tasks_of_a_killed_node_end_on_the_other_one(nodes: Nodes, two: Cluster, tmp_path: Path) -> None:
     sleeps = [two.executor("own").submit(time.sleep, 5.0, timeout=WAIT) for _ in range(2)]
     until(lambda: busy(two) == 2)
-    for process in tree(nodes.processes[-1].pid):
-        process.send_signal(signal.SIGKILL)
+    kill(nodes.processes[-1].pid)
     for sleep in sleeps:
         sleep.result(WAIT)
     until(lambda: len(working(two)) == 1)

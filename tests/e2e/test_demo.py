@@ -385,10 +385,22 @@ def test_another_job_is_settled_and_better_than_what_learns_nothing(job: str, tm
 
 
 @pytest.mark.nightly
-@pytest.mark.ray
-@pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'assay[ray]'")
-def test_two_machines_settle_with_the_same_hash(demo: Run, tmp_path: Path) -> None:
-    run = run_demo(tmp_path / "network", "--executor", "ray", "--machines", "2")
+@pytest.mark.parametrize(
+    "executor",
+    [
+        "local",
+        pytest.param(
+            "ray",
+            marks=[
+                pytest.mark.ray,
+                pytest.mark.skipif(find_spec("ray") is None, reason="Ray is not installed: pip install 'assay[ray]'"),
+            ],
+        ),
+    ],
+)
+def test_two_machines_settle_with_the_same_hash(executor: str, demo: Run, tmp_path: Path) -> None:
+    """Two processes compute each segment together, or each of two nodes computes segments."""
+    run = run_demo(tmp_path / "network", "--executor", executor, "--machines", "2")
     check_ended(run)
     check_settled(run)
     assert run.summary["result"]["sha256"] == demo.summary["result"]["sha256"]

@@ -42,7 +42,7 @@ from domain.registry.messages import MsgCertifyProvider
 from domain.registry.queries import ValidatorsRequest
 from domain.vocabulary import changes_of
 from localnet.create import KEY, create, test_keyring
-from localnet.layout import NetworkKind, ProviderSpec
+from localnet.layout import Layout, NetworkKind, ProviderSpec
 from localnet.market import wait_for_clusters
 from localnet.network import Network
 from pol.job.cost import outer_work
@@ -252,6 +252,7 @@ def market_network(
     rounds: int = 2,
     job: Path | None = None,
     kind: NetworkKind = NetworkKind.SOLO,
+    configure: Callable[[Layout], None] = lambda layout: None,
 ) -> Iterator[MarketNetwork]:
     """Run a network with one validator for each of ``clusters``, with market bonds and certified providers.
 
@@ -260,7 +261,8 @@ def market_network(
     ``speed_of`` gives the FLOP/s that a provider is certified for, by how it misbehaves: its slots of the ``slots``
     that the job has, and the time that it is given for them, follow from that. After what was measured its validator
     says this of it, so that who serves what is the same on every machine. ``job`` is the directory of another job than
-    the tiny one, with the slots and rounds that it has. Validators close rounds behind newcomers' shares.
+    the tiny one, with the slots and rounds that it has. Validators close rounds behind newcomers' shares. ``configure``
+    may change the settings of homes before anything starts.
     """
     flat = [way for cluster in clusters for way in cluster]
     layout = create(
@@ -274,7 +276,8 @@ def market_network(
         PORTS,
     )
     for spec in layout.validators:
-        _set(Path(spec.home) / "config.toml", "validator", newcomer_rounds=NEWCOMER_ROUNDS)
+        change_settings(spec.home, "validator", newcomer_rounds=NEWCOMER_ROUNDS)
+    configure(layout)
     network = Network(layout)
     market = None
     try:
@@ -291,8 +294,9 @@ def market_network(
         network.stop()
 
 
-def _set(file: Path, table: str, **values: int) -> None:
+def change_settings(home: str, table: str, **values: int | str) -> None:
     """Change settings in a table of a home's configuration."""
+    file = Path(home) / "config.toml"
     config = tomllib.loads(file.read_text())
     config.setdefault(table, {}).update(values)
     file.write_text(tomli_w.dumps(config))

@@ -20,6 +20,10 @@ from validator.decide.records import LegKey
 
 START_SECONDS = 45
 """Seconds that a trial may take in addition to its work: its process has to start and to measure the machine."""
+GROUP_STARTS = 4
+"""Number of starts of a trial on several machines: a process that plans the job, the members together, and two more
+processes that compute what needs whole states.
+"""
 LOAD_RATE = 20_000_000
 """Lowest rate (bytes/s) at which a payload may be loaded."""
 TRIAL_SLACK = 4
@@ -40,10 +44,13 @@ def trial_slot(secret: bytes, leg: Leg) -> int:
     return leg.first_slot + drawn % leg.slots
 
 
-def trial_seconds(terms: JobTerms, slot_speed: int) -> int:
-    """Return the seconds that a trial may take on this machine before the job counts as too slow."""
+def trial_seconds(terms: JobTerms, slot_speed: int, starts: int = 1) -> int:
+    """Return the seconds that a trial may take on this machine before the job counts as too slow.
+
+    ``starts`` is the number of processes that start one after another.
+    """
     work = ceil_div(TRIAL_SLACK * trial_work(terms), slot_speed)
-    return START_SECONDS + ceil_div(terms.delivered_bytes, LOAD_RATE) + work
+    return starts * START_SECONDS + ceil_div(terms.delivered_bytes, LOAD_RATE) + work
 
 
 def overdue() -> Trial:

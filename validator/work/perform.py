@@ -111,7 +111,8 @@ class Performer:
     """The chain, records, blobs and replayer that actions about legs need.
 
     The lane TRIALS runs the trials of new jobs. ``processes`` is the number of processes of the lane OWN, which may
-    write to ``scratch``. ``clock`` returns the chain's clock (seconds).
+    write to ``scratch``. ``clock`` returns the chain's clock (seconds). A trial starts ``starts`` processes one after
+    another.
     """
 
     chain_id: str
@@ -125,6 +126,7 @@ class Performer:
     engine: Engine
     processes: int
     clock: Callable[[], int]
+    starts: int = 1
 
     def table(self) -> Table:
         """Return the functions that carry out the actions about legs, by the action's class."""
@@ -172,7 +174,7 @@ class Performer:
             engine=self.engine,
         )
         # Computed only now, because this trial may have waited for others.
-        seconds = min(action.ends - self.clock(), trial_seconds(terms, leg.slot_speed))
+        seconds = min(action.ends - self.clock(), trial_seconds(terms, leg.slot_speed, self.starts))
         if seconds <= 0:
             return
         try:

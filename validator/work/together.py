@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -23,6 +24,7 @@ from pol.machines.form import Shape, check_device, number_of, spec_here
 from pol.machines.group import Group
 from pol.machines.nodes import LANE, NodeQueues, Nodes, members_lane
 from pol.machines.pool import GroupPool, Hosting, OneGroup, Roots
+from pol.machines.processes import ProcessNodes
 from pol.replay.trial import TrialRequest, try_payload
 from pol.replay.trial_together import try_together
 from pol.rules.commitment import boundary_root
@@ -30,7 +32,6 @@ from pol.rules.tiers.exact import EXACT
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import Ended, Executor, address_of
 from pol.work.places import boundary_step, check_segment
-from pol.work.records import RoundSlot
 from pol.work.replayer import Lane, Replayer, start_replayer
 from pol.work.shares import share_shape
 from pol.work.trials import Trial
@@ -75,7 +76,7 @@ class Together:
 
     def check_segment(self, asked: SegmentCheck, ends: float, stop: Event) -> ReplayOutcome:
         """Replay a segment of a share; see :func:`validator.work.checks.exact.check_segment`."""
-        with self._opened(asked.directory, asked.start, asked.part, asked.index, ends, stop) as group:
+        with self._opened(exact.check_segment, asked, asked.start, ends, stop) as group:
             if group is None:
                 return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
             try:
@@ -88,7 +89,7 @@ class Together:
 
     def check_stop(self, asked: StopCheck, ends: float, stop: Event) -> ReplayOutcome:
         """Check that the job stops itself in a segment; see :func:`validator.work.checks.exact.check_stop`."""
-        with self._opened(asked.directory, asked.last, asked.part, asked.index, ends, stop) as group:
+        with self._opened(exact.check_stop, asked, asked.last, ends, stop) as group:
             if group is None:
                 return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
             try:
@@ -105,7 +106,7 @@ class Together:
         def follow(roots: Roots) -> None:
             inner.append(boundary_root(*roots))
 
-        with self._opened(asked.directory, asked.start, asked.part, asked.index, ends, stop) as group:
+        with self._opened(exact.recompute_segment, asked, asked.start, ends, stop) as group:
             if group is None:
                 return Recomputed(exact.WRONG_STATES)
             try:
@@ -121,7 +122,7 @@ class Together:
         """Replay some segments, and write the states; see :func:`validator.work.numerics.recompute_states`."""
         files = asked.states.global_state, asked.states.local_state
         try:
-            with self.pool.group(asked.directory, _anywhere, ends, stop) as group:
+            with self.pool.group(asked.directory, numerics.recompute_states.__name__, _anywhere, ends, stop) as group:
                 group.open(*files)
                 root = b""
                 for segment in range(asked.start, asked.index):
@@ -140,13 +141,19 @@ class Together:
 
     @contextmanager
     def _opened(
-        self, directory: Path, start: OpenedStates, part: RoundSlot, index: int, ends: float, stop: Event
+        self,
+        function: Callable[..., Any],
+        asked: SegmentCheck | StopCheck | SegmentAudit,
+        start: OpenedStates,
+        ends: float,
+        stop: Event,
     ) -> Iterator[Group | None]:
         """Yield a group that stands at the start of a segment; None unless its states hash to the boundary root.
 
         The files are read even if the group stands there: an answer says what is in these files.
         """
-        with self.pool.group(directory, _anywhere, ends, stop) as group:
+        part, index = asked.part, asked.index
+        with self.pool.group(asked.directory, function.__name__, _anywhere, ends, stop) as group:
             check_segment(group.form, part, index)
             paths = start.files.global_state, start.files.local_state
             try:
@@ -159,7 +166,7 @@ class Together:
                 return
             if (part.round, index) == (0, 0):
                 # The first step of a slot that has a local state of its own reads that state.
-                self.pool.open_slot(group, directory, part.slot, paths[0])
+                self.pool.open_slot(group, asked.directory, part.slot, paths[0])
             yield group
 
 
@@ -184,6 +191,8 @@ class GroupReplayer:
     inner: Replayer
     groups: Mapping[str, Together]
     ended: Mapping[str, Ended]
+    # The processes of groups on this machine; None if there are none.
+    here: ProcessNodes | None = None
 
     @property
     def lanes(self) -> Mapping[str, Executor]:
@@ -220,9 +229,11 @@ class GroupReplayer:
         return self.inner.width(lane)
 
     def tend(self) -> None:
-        """End groups that have waited long."""
+        """End groups that have waited long, and report what runs in those on this machine."""
         for together in self.groups.values():
             together.pool.tend()
+        if self.here is not None:
+            self.here.look()
 
     def close(self) -> None:
         """End all groups, then everything else."""
@@ -251,6 +262,7 @@ def start_together(
     if number_of(machines) == 1:
         return GroupReplayer(start(executor, engine, lanes, folder / "driver", on_nodes), {}, ended)
     check_device(engine)
+    here = None if address_of(executor) else ProcessNodes(spec_here(machines, engine), on_nodes)
     nodes: tuple[NodeReport, ...] = ()
 
     def see(found: tuple[NodeReport, ...]) -> None:
@@ -260,17 +272,17 @@ def start_together(
 
     inner = start(executor, engine, [*lanes, members_lane(folder)], folder / "driver", see)
 
-    def hosting() -> Hosting:
+    def hosting(lane: Lane) -> Hosting:
         # Lanes do not wait for each other, so each has groups of its own: a node may have a member for each lane.
-        if address_of(executor):
-            return Nodes(lambda: nodes, cast("NodeQueues", inner.lanes[LANE.name]), machines, engine)
-        return OneGroup(spec_here(machines, engine))
+        if here is not None:
+            return OneGroup(here.spec, partial(here.running, lane.name))
+        return Nodes(lambda: nodes, cast("NodeQueues", inner.lanes[LANE.name]), machines, engine)
 
     def pool(lane: Lane) -> GroupPool:
         def ask(function: Callable[..., T], *args: Any, timeout: float) -> T:
             return inner.lanes[lane.name].submit(function, *args, timeout=timeout).result()
 
-        return GroupPool(hosting(), ask, folder / "groups" / lane.name, lane.folder, lane.reads)
+        return GroupPool(hosting(lane), ask, folder / "groups" / lane.name, lane.folder, lane.reads)
 
     pools = {lane.name: Together(pool(lane)) for lane in lanes if lane.name in grouped}
-    return GroupReplayer(inner, pools, ended)
+    return GroupReplayer(inner=inner, groups=pools, ended=ended, here=here)

@@ -172,6 +172,22 @@ MUTANTS = (
         (f"{_GROUPS}a_group_that_lost_machines_ends_only_if_they_can_be_replaced[True]",),
     ),
     Mutant(
+        "group-shown",
+        "a process that was lost is shown with the segment that others computed",
+        "pol/machines/processes.py",
+        "ended[kind] += number in group.form.used",
+        "ended[kind] += 1",
+        (f"{_GROUPS}what_runs_and_ended_in_which_process_is_told",),
+    ),
+    Mutant(
+        "group-fault",
+        "no one sees that a process was lost",
+        "pol/machines/processes.py",
+        '"" if number < group.spec.machines else group.losses[-1]',
+        '""',
+        (f"{_GROUPS}what_runs_and_ended_in_which_process_is_told",),
+    ),
+    Mutant(
         "group-nodes",
         "two groups share a node, so that a share is late",
         "pol/machines/nodes.py",

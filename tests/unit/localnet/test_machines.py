@@ -11,6 +11,7 @@ from localnet import machines
 from localnet.create import create
 from localnet.layout import NetworkError, NetworkKind
 from localnet.machines import Machines, MachineUse, uses_of
+from pol.work.cluster.client import TOKEN_PATH
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.cluster.seen import write_nodes
 from tests.unit.assay.support import assay
@@ -25,11 +26,21 @@ def test_without_ray_the_demo_says_what_to_install(tmp_path: Path, monkeypatch: 
     assert "assay[ray]" in str(error.value.remedy)
 
 
-def test_machines_need_a_cluster(tmp_path: Path) -> None:
-    done = assay("demo", "--machines", "2", "--dir", str(tmp_path / "demo"))
-    assert done.code == 2
-    assert "--executor ray" in done.err
-    assert not (tmp_path / "demo").exists()
+@pytest.mark.parametrize(
+    ("options", "code", "words"),
+    [
+        (("ray://10.0.0.1:6379", "--machines", "2"), 2, "a cluster that runs has its nodes"),
+        (("rays",), 2, "ray for a cluster that the demo starts"),
+        (("ray://10.0.0.1:6379",), 1, "needs a token"),
+    ],
+)
+def test_a_cluster_that_the_demo_cannot_use_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], code: int, words: str
+) -> None:
+    monkeypatch.delenv(TOKEN_PATH, raising=False)
+    done = assay("demo", "--dir", str(tmp_path / "demo"), "--executor", *options)
+    assert (done.code, words in done.err) == (code, True), done.err
+    assert not (tmp_path / "demo" / "network.json").exists()
 
 
 def test_the_token_is_its_owners(tmp_path: Path) -> None:
@@ -43,11 +54,11 @@ def test_the_token_is_its_owners(tmp_path: Path) -> None:
 
 
 def test_what_ended_where_is_read_of_all_daemons(tmp_path: Path) -> None:
-    layout = create(tmp_path, 2, 1, kind=NetworkKind.SOLO, executor="ray://127.0.0.1:7")
+    layout = create(tmp_path, 2, 1, kind=NetworkKind.SOLO, executor="ray://127.0.0.1:7", machines=2)
     for home in (*(each.home for each in layout.validators), *(each.home for each in layout.providers)):
         config = tomllib.loads((Path(home) / "config.toml").read_text())
         table = config.get("validator") or config["provider"]
-        assert table["executor"] == "ray://127.0.0.1:7"
+        assert (table["executor"], table["machines"]) == ("ray://127.0.0.1:7", "2")
     assert uses_of(layout) == ()
     for folder, nodes in (
         (Path(layout.validators[0].home) / "validator", (replace(NODE, ended=()),)),

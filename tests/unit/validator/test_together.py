@@ -22,6 +22,7 @@ from pol.rules.commitment import boundary_root
 from pol.split.machine import Machine
 from pol.state.arrays import State
 from pol.state.canonical import encode_state, state_tree
+from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import LOCAL, OutOfMemory, PoolClosed, TaskTimeout, WorkerDied
 from pol.work.records import RoundSlot
 from pol.work.replayer import Lane
@@ -304,7 +305,9 @@ def test_a_daemon_replays_segments_in_groups_and_all_else_in_processes(trained: 
         return Lane(name=name, processes=1, folder=tmp_path / "scratch", reads=(JOB, trained.folder), ended=note)
 
     engine = Engine("numpy", threads=1, memory=2**31)
-    replayer = start_together(LOCAL, engine, [lane("own"), lane("seats")], ("own", "seats"), (2, 1), tmp_path)
+    told: list[tuple[NodeReport, ...]] = []
+    lanes = [lane("own"), lane("seats")]
+    replayer = start_together(LOCAL, engine, lanes, ("own", "seats"), (2, 1), tmp_path, told.append)
     try:
         for name in ("own", "seats"):
             audit = requests.SegmentAudit(JOB, PART, 1, opened(trained, 1), SEED, engine)
@@ -326,6 +329,7 @@ def test_a_daemon_replays_segments_in_groups_and_all_else_in_processes(trained: 
         assert isinstance(ended[0][1], TaskTimeout)
         replayer.tend()
         assert replayer.groups["own"].pool.processes()
+        assert [node.ended for node in told[-1]] == [(("recompute_segment", 2),)] * 2
     finally:
         replayer.close()
     assert not replayer.groups["own"].pool.processes()

@@ -291,6 +291,7 @@ def test_every_slot_may_be_tried_and_a_restart_tries_the_same() -> None:
 def test_a_trial_has_time_for_its_work_four_times_and_for_loading() -> None:
     """46 MFLOPs are twice a segment and an aggregation, 18 MFLOPs the first steps of two slots."""
     assert trial_seconds(TERMS, 10**6) == START_SECONDS + 1 + 4 * 64
+    assert trial_seconds(TERMS, 10**6, 4) == 4 * START_SECONDS + 1 + 4 * 64
     heavy = replace(TERMS, data_bytes=10**9)
     assert trial_seconds(heavy, 10**6) == START_SECONDS + 51 + 4 * 64
 

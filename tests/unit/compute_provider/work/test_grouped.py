@@ -21,6 +21,7 @@ from pol.executor.names import Engine
 from pol.job.load import load_job
 from pol.job.write import write_job
 from pol.machines.form import Shape, shape_of
+from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import LOCAL
 from pol.work.probe import work_pieces
 from pol.work.records import RoundSlot, TrainedShare
@@ -43,9 +44,14 @@ class Together(Listener):
         self.made()
 
     def made(self) -> ClusterMachines:
-        self.machines = ClusterMachines(LOCAL, ENGINE, self.hear, self.folder / "home", machines=self.shape)
+        self.nodes: tuple[NodeReport, ...] = ()
+        home = self.folder / "home"
+        self.machines = ClusterMachines(LOCAL, ENGINE, self.hear, home, self.see, machines=self.shape)
         self.trainer = self.machines  # type: ignore[assignment]
         return self.machines
+
+    def see(self, nodes: tuple[NodeReport, ...]) -> None:
+        self.nodes = nodes
 
     def job(self, source: Path) -> str:
         """Put a job where the provider keeps its jobs: no process can read another place."""
@@ -93,6 +99,7 @@ def test_a_share_has_the_same_bits_and_messages_as_that_of_one_process(together:
     assert len(together.machines.pids()) == 2
     together.machines.tend(())
     assert together.machines.pids()
+    assert [(node.ended, node.fault) for node in together.nodes] == [((("train_segment", SEGMENTS),), "")] * 2
 
 
 def test_a_lost_member_costs_a_segment_and_changes_no_bit(
@@ -108,6 +115,8 @@ def test_a_lost_member_costs_a_segment_and_changes_no_bit(
     assert [boundary.root for boundary in together.boundaries()] == [boundary.root for boundary in right.boundaries]
     # After the loss another process takes the place of the one that was lost.
     assert len(together.machines.pids()) == 2
+    together.machines.tend(())
+    assert sorted(sum(dict(node.ended).values()) for node in together.nodes) == [SEGMENTS - 1, SEGMENTS]
 
 
 def test_training_goes_on_from_the_last_boundary(together: Together, tmp_path: Path, right: TrainedShare) -> None:

@@ -3,6 +3,7 @@
 import threading
 import time
 from dataclasses import replace
+from functools import partial
 from math import inf
 from pathlib import Path
 from threading import Event
@@ -19,6 +20,7 @@ from pol.machines.group import GroupLost
 from pol.machines.nodes import NodeQueues, Nodes
 from pol.machines.parts import job_form, write_own_state
 from pol.machines.pool import GroupPool, Hosting, OneGroup, Roots
+from pol.machines.processes import ProcessNodes
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import PoolClosed, TaskTimeout, WorkerDied
 from tests.support.waiting import wait_until
@@ -41,6 +43,8 @@ class FakeGroup:
         self.is_over = False
         self.roots: tuple[bytes, bytes] | None = None
         self.members = SimpleNamespace(pids={0: 7})
+        self.form = SimpleNamespace(used=(0, 1))
+        self.losses: list[str] = []
         self.is_closed = False
         self.made.append(self)
 
@@ -71,7 +75,7 @@ def pool(made: list[FakeGroup], tmp_path: Path) -> GroupPool:
 
 
 def use(pool: GroupPool, job: Path, roots: Roots | None = None) -> Any:
-    with pool.group(job, lambda found: found == roots, inf, Event()) as group:
+    with pool.group(job, "", lambda found: found == roots, inf, Event()) as group:
         return group
 
 
@@ -89,21 +93,21 @@ def test_a_group_stays_for_its_job_and_makes_room_for_another_one(pool: GroupPoo
 
 def test_a_group_ends_with_an_error_and_its_machines_are_free(pool: GroupPool, made: list[FakeGroup]) -> None:
     for error, raised in ((StateError("state", "is another"), StateError), (GroupLost("none is left"), WorkerDied)):
-        with pytest.raises(raised), pool.group(A, anywhere, inf, Event()):
+        with pytest.raises(raised), pool.group(A, "", anywhere, inf, Event()):
             raise error
         assert made[-1].is_closed
     assert use(pool, A) is made[2]
 
 
 def test_a_group_whose_members_have_ended_is_not_used_again(pool: GroupPool, made: list[FakeGroup]) -> None:
-    with pool.group(A, anywhere, inf, Event()):
+    with pool.group(A, "", anywhere, inf, Event()):
         made[0].is_over = True
     assert made[0].is_closed
     assert use(pool, A) is made[1]
 
 
 def test_a_group_ends_at_the_deadline_of_its_request(pool: GroupPool, made: list[FakeGroup]) -> None:
-    with pool.group(A, anywhere, time.monotonic() + 0.2, Event()) as group:
+    with pool.group(A, "", anywhere, time.monotonic() + 0.2, Event()) as group:
         group.check()
         time.sleep(0.3)
         with pytest.raises(TaskTimeout):
@@ -115,10 +119,10 @@ def test_the_earliest_deadline_gets_the_group_first(pool: GroupPool) -> None:
     now, order = time.monotonic(), list[str]()
 
     def ask(ends: float, name: str) -> None:
-        with pool.group(A, anywhere, ends, Event()):
+        with pool.group(A, "", anywhere, ends, Event()):
             order.append(name)
 
-    with pool.group(A, anywhere, inf, Event()):
+    with pool.group(A, "", anywhere, inf, Event()):
         late = threading.Thread(target=ask, args=(inf, "late"))
         late.start()
         wait_until(lambda: len(pool._waiting) == 1, "the first request", 10)
@@ -133,13 +137,13 @@ def test_the_earliest_deadline_gets_the_group_first(pool: GroupPool) -> None:
 def test_a_request_ends_at_its_deadline_when_it_is_stopped_and_when_the_pool_closes(pool: GroupPool) -> None:
     stop = Event()
     stop.set()
-    with pool.group(A, anywhere, inf, Event()):
-        with pytest.raises(TaskTimeout), pool.group(A, anywhere, time.monotonic() + 0.1, Event()):
+    with pool.group(A, "", anywhere, inf, Event()):
+        with pytest.raises(TaskTimeout), pool.group(A, "", anywhere, time.monotonic() + 0.1, Event()):
             pass
-        with pytest.raises(PoolClosed), pool.group(A, anywhere, inf, stop):
+        with pytest.raises(PoolClosed), pool.group(A, "", anywhere, inf, stop):
             pass
     mine = Event()
-    with pool.group(A, anywhere, inf, mine) as group:
+    with pool.group(A, "", anywhere, inf, mine) as group:
         pool.close()
         assert mine.is_set()
         with pytest.raises(PoolClosed):
@@ -165,7 +169,7 @@ class Two:
 
 def test_the_group_that_stands_at_the_states_is_chosen(made: list[FakeGroup], tmp_path: Path) -> None:
     pool = pool_on(Two(), tmp_path)
-    with pool.group(A, anywhere, inf, Event()), pool.group(A, anywhere, inf, Event()):
+    with pool.group(A, "", anywhere, inf, Event()), pool.group(A, "", anywhere, inf, Event()):
         pass
     made[0].roots, made[1].roots = FIRST, SECOND
     for roots, right in ((SECOND, made[1]), (FIRST, made[0]), (SECOND, made[1])):
@@ -179,9 +183,44 @@ def test_a_group_that_lost_machines_ends_only_if_they_can_be_replaced(
     hosting = Two()
     hosting.is_renewable = is_renewable
     pool = pool_on(hosting, tmp_path)
-    with pool.group(A, anywhere, inf, Event()):
+    with pool.group(A, "", anywhere, inf, Event()):
         made[0].spec = replace(SPEC, machines=1)
     assert made[0].is_closed is is_renewable
+
+
+# --- processes here -----------------------------------------------------------------------------------
+
+
+def test_what_runs_and_ended_in_which_process_is_told(made: list[FakeGroup], tmp_path: Path) -> None:
+    told: list[tuple[NodeReport, ...]] = []
+    here = ProcessNodes(SPEC, told.append)
+    here.look()
+    here.look()
+    pool = pool_on(OneGroup(SPEC, partial(here.running, "shares")), tmp_path)
+    with pool.group(A, "train_segment", anywhere, inf, Event()):
+        here.look()
+    with pytest.raises(PoolClosed), pool.group(A, "train_segment", anywhere, inf, Event()):
+        raise PoolClosed("it stops")
+    here.look()
+    with pool.group(A, "train_segment", anywhere, inf, Event()) as group:
+        group.spec, group.losses = replace(SPEC, machines=1), ["machine 1: it ended"]
+        made[-1].form = SimpleNamespace(used=(0,))
+    here.look()
+    with pool.group(A, "check_segment", anywhere, inf, Event()):
+        pass
+    here.look()
+    assert [[(node.tasks, node.ended, node.fault) for node in nodes] for nodes in told] == [
+        [((), (), "")] * 2,
+        [(("shares: train_segment",), (), "")] * 2,
+        [((), (("train_segment", 1),), "")] * 2,
+        [((), (("train_segment", 2),), ""), ((), (("train_segment", 1),), "machine 1: it ended")],
+        [
+            ((), (("check_segment", 1), ("train_segment", 2)), ""),
+            ((), (("check_segment", 1), ("train_segment", 1)), ""),
+        ],
+    ]
+    assert [node.name for node in told[-1]] == ["machine 0", "machine 1"]
+    assert (told[-1][0].processors, told[-1][0].memory) == (SPEC.engine.threads, SPEC.memory)
 
 
 # --- nodes --------------------------------------------------------------------------------------------
