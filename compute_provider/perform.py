@@ -950,7 +950,7 @@ class Performer:
         me = self._config.key.address
         order = self._chain.order(key.order_id)
         account = self._chain.account(me)
-        lacking = claims.stand_bond(order, key, me, self._chain.params()) - account.bond.free
+        lacking = claims.stand_bond(order, key, me) - account.bond.free
         if lacking <= 0 or not self._config.auto_bond or account.balance < lacking:
             return ()
         return (MsgDepositBond(me, lacking),)

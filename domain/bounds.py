@@ -102,7 +102,9 @@ class Distinct:
 
 @dataclass(frozen=True, slots=True)
 class Visible:
-    """Text without control or invisible characters."""
+    """Text without control or invisible characters. With ``lines``, it may have line feeds."""
+
+    lines: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -403,7 +405,7 @@ def _mark_test(mark: Mark, kind: type, name: str) -> Test:
         case Distinct() if kind is tuple:
             return _distinct_test(name)
         case Visible() if kind is str:
-            return _visible_test(name)
+            return _visible_test(mark, name)
         case Pattern(pattern=pattern) if kind is type(pattern):
             return _form_test(mark, name)
     raise Mismatch(f"{name}: the bound {mark} cannot be used for the type {kind.__name__}")
@@ -474,8 +476,10 @@ def _distinct_test(name: str) -> Test:
     return test
 
 
-def _visible_test(name: str) -> Test:
+def _visible_test(mark: Visible, name: str) -> Test:
     def test(value: str) -> None:
+        if mark.lines:
+            value = value.replace("\n", "")
         if not (value.isascii() and value.isprintable()) and _HIDDEN.search(value):
             raise Refusal(TX_DECODE, name, "has control or invisible characters", "remove them")
 

@@ -58,3 +58,8 @@ class OrderParams:
     decline_stake_bps: Bps
     slash_bps: Bps
     show_wait: Wait
+    stand_wait: Duration
+    stand_segments: AuditSegments
+    appeal_wait: Duration
+    include_wait: Duration
+    challenge_reward_bps: Bps

@@ -6,6 +6,7 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 from domain.codec import to_plain
+from domain.disputes.params import DisputesParams
 from domain.legs.params import LegsParams
 from domain.node.queries import ComponentParams, Parameter, ParamsResponse
 from domain.order_params import OrderParams
@@ -121,6 +122,11 @@ class Params(Readable):
             decline_stake_bps=legs.decline_stake_bps,
             slash_bps=proof.slash_bps,
             show_wait=proof.show_wait,
+            stand_wait=proof.stand_wait,
+            stand_segments=proof.stand_segments,
+            appeal_wait=proof.appeal_wait,
+            include_wait=proof.include_wait,
+            challenge_reward_bps=self.of(DisputesParams).challenge_reward_bps,
         )
 
 

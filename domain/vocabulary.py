@@ -7,6 +7,7 @@ from typing import Any
 from domain.disputes.words import WORDS as DISPUTES
 from domain.events import Attributed, C, Change, read_change
 from domain.feegrant.words import WORDS as FEEGRANT
+from domain.gov.words import WORDS as GOV
 from domain.ledger.words import WORDS as LEDGER
 from domain.legs.words import WORDS as LEGS
 from domain.market.words import WORDS as MARKET
@@ -19,7 +20,7 @@ from domain.registry.words import WORDS as REGISTRY
 from domain.staking.words import WORDS as STAKING
 from domain.words import Words
 
-COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, FEEGRANT, STAKING, REGISTRY, MARKET, LEGS, PROOF, DISPUTES)
+COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, FEEGRANT, STAKING, REGISTRY, GOV, MARKET, LEGS, PROOF, DISPUTES)
 
 MESSAGES: tuple[type[Message], ...] = tuple(cls for words in COMPONENTS for cls in words.messages)
 """Every message of the chain."""

@@ -172,9 +172,11 @@ def _packed(message: Any, depth: int) -> Any:
 
 
 def _decimal(text: str, depth: int) -> str:
-    """Return a decimal number of Cosmos, which protobuf carries as an integer of 18 decimal places."""
+    """Return a decimal number of Cosmos, which protobuf mostly carries as an integer of 18 decimal places."""
     if not text:
         return "0"
+    if "." in text:  # the messages of cosmos.gov.v1 carry the decimal number itself
+        return text
     sign, digits = ("-", text[1:]) if text.startswith("-") else ("", text)
     digits = digits.rjust(_DECIMAL_PLACES + 1, "0")
     return f"{sign}{digits[:-_DECIMAL_PLACES]}.{digits[-_DECIMAL_PLACES:]}"

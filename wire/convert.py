@@ -256,11 +256,7 @@ def _choice_reader(hint: Any, field: FieldDescriptor) -> Convert:
             reason = f"{url[:100]!r} cannot be in this field"
             raise Refusal(UNKNOWN_REQUEST, "type_url", reason, f"use one of {', '.join(sorted(known))}")
         proto, read = entry
-        value = parse(proto, message.value, "value")
-        try:
-            return read(value)
-        except Refusal as refusal:
-            raise inside("value", refusal) from None
+        return read(parse(proto, message.value, ""))
 
     return read_choice
 

@@ -6,6 +6,7 @@ from typing import Any
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.message_factory import GetMessageClass
 
+from domain.bounds import inside
 from domain.errors import TX_DECODE, UNKNOWN_REQUEST, Refusal
 from domain.messages import Message
 from domain.vocabulary import COMPONENTS, MESSAGES
@@ -37,7 +38,7 @@ def _unpacker(depth: int) -> Callable[[Any], Message]:
         if depth > NESTED_MAX:
             reason = f"is inside more than {NESTED_MAX} messages"
             raise Refusal(TX_DECODE, "", reason, "send it by itself")
-        return _read(depth, packed.type_url, packed.value, "value")
+        return _read(depth, packed.type_url, packed.value, "")
 
     return unpack
 
@@ -70,19 +71,16 @@ def _read(depth: int, url: str, value: bytes, field: str) -> Message:
     if entry is None:
         if url == REVEAL_URL:
             reason = "is only for the proposer of a block, as the block's first item"
-            raise Refusal(UNKNOWN_REQUEST, f"{field}.type_url", reason, "remove it: the node adds it")
-        raise Refusal(
-            UNKNOWN_REQUEST,
-            f"{field}.type_url",
-            f"{url[:100]!r} is not a message of this chain",
-            _known(),
-        )
+            refusal = Refusal(UNKNOWN_REQUEST, "type_url", reason, "remove it: the node adds it")
+        else:
+            refusal = Refusal(UNKNOWN_REQUEST, "type_url", f"{url[:100]!r} is not a message of this chain", _known())
+        raise inside(field, refusal)
     proto, read = entry
     message = parse(proto, value, field)
     try:
         return read(message)
     except Refusal as refusal:
-        raise Refusal(refusal.code, f"{field}.{refusal.field}", refusal.reason, refusal.remedy) from None
+        raise inside(field, refusal) from None
 
 
 def to_proto(message: Message) -> AnyProto:

@@ -11,6 +11,7 @@ from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import TxMsgData, TxRespons
 from cosmpy.protos.tendermint.abci.types_pb2 import Event as EventProto
 from cosmpy.protos.tendermint.abci.types_pb2 import EventAttribute
 from google.protobuf.any_pb2 import Any as AnyProto
+from google.protobuf.descriptor import FieldDescriptor
 
 from domain.block import TxResult
 from domain.errors import Code
@@ -35,7 +36,8 @@ def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
         response = response_class(message)()
         if ids and ids[0][0] in response.DESCRIPTOR.fields_by_name:
             name, value = ids.pop(0)
-            setattr(response, name, value)
+            is_number = response.DESCRIPTOR.fields_by_name[name].type != FieldDescriptor.TYPE_BYTES
+            setattr(response, name, int.from_bytes(value, "big") if is_number else value)
         url = "/" + response.DESCRIPTOR.full_name
         answers.append(AnyProto(type_url=url, value=response.SerializeToString()))
     data: bytes = TxMsgData(msg_responses=answers).SerializeToString()

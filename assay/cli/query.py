@@ -6,6 +6,7 @@ from assay.cli.arguments import ADDRESS
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.feegrant import queries as feegrant
+from assay.cli.gov import queries as gov
 from assay.cli.output import flops, money, table
 
 
@@ -15,6 +16,7 @@ def command() -> None:
 
 
 command.add_command(feegrant, "feegrant")
+command.add_command(gov, "gov")
 
 
 @command.command(help="Show an account.\n\nExample: assay query account assay1…")

@@ -8,6 +8,7 @@ import click
 from assay.cli.arguments import AMOUNT, AmountCommand
 from assay.cli.context import CommandContext, common_options
 from assay.cli.feegrant import command as feegrant
+from assay.cli.gov import command as gov
 from assay.cli.signatures import broadcast, multisign, sign_command
 from assay.cli.staking import command as staking
 from assay.cli.transacting import TxOptions, transact, tx_options
@@ -23,6 +24,7 @@ def command() -> None:
 
 command.add_command(staking, "staking")
 command.add_command(feegrant, "feegrant")
+command.add_command(gov, "gov")
 for step in (sign_command, multisign, broadcast):
     command.add_command(step)
 

@@ -19,6 +19,7 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space
 from domain.block import ValidatorUpdate
 from domain.genesis import Genesis
+from domain.params import Params
 from domain.tx import Tx
 
 
@@ -60,6 +61,8 @@ class Component:
     answers: Mapping[type, Answer] = field(default_factory=dict)
     invariants: Invariants = field(default_factory=Invariants)
     genesis: GenesisPart | None = None
+    # A function that refuses parameters, of the genesis or of a proposal, that do not fit each other.
+    check_params: Callable[[Params], None] | None = None
     # Percent of a block's gas for due work (``due_gas``) that the component's own steps may use. The lanes of the queue
     # have other shares.
     due_percent: int = 0

@@ -3,6 +3,7 @@
 from chain.state_machine.component import Component
 from chain.state_machine.disputes.component import COMPONENT as DISPUTES
 from chain.state_machine.feegrant.component import COMPONENT as FEEGRANT
+from chain.state_machine.gov.component import COMPONENT as GOV
 from chain.state_machine.ledger.component import COMPONENT as LEDGER
 from chain.state_machine.legs.component import COMPONENT as LEGS
 from chain.state_machine.market.component import COMPONENT as MARKET
@@ -11,4 +12,4 @@ from chain.state_machine.proof.component import COMPONENT as PROOF
 from chain.state_machine.registry.component import COMPONENT as REGISTRY
 from chain.state_machine.staking.component import COMPONENT as STAKING
 
-COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, FEEGRANT, STAKING, REGISTRY, MARKET, LEGS, PROOF, DISPUTES)
+COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, FEEGRANT, STAKING, REGISTRY, GOV, MARKET, LEGS, PROOF, DISPUTES)

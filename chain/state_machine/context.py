@@ -63,6 +63,15 @@ class ParamsTable(Space):
         records = {name: store.record(cls, self.key(name)) for name, cls in RECORDS.items()}
         return make_params({name: record for name, record in records.items() if record is not None})
 
+    def find(self, store: Overlay) -> Params | None:
+        """Return the parameters of all components; None if none are stored."""
+        return self.get(store) if any(True for _ in self.keys(store)) else None
+
+    def clear(self, store: Overlay) -> None:
+        """Remove the parameters of all components."""
+        for name in RECORDS:
+            self.delete(store, name)
+
     def set(self, store: Overlay, params: Params) -> None:
         """Store the parameters of all components."""
         for name, cls in RECORDS.items():
@@ -71,6 +80,8 @@ class ParamsTable(Space):
 
 HEAD = Table(0x01, "head", Head, lambda _: (), remembered=True)
 PARAMS = ParamsTable(0x02, "params", remembered=True)
+# Parameters that apply from the next block on. The end of each block moves them to PARAMS.
+NEXT_PARAMS = ParamsTable(0x09, "next params", remembered=True)
 SCHEDULE = Table(0x07, "list of rules", Schedule, lambda _: (), remembered=True)
 NEXT_EVENT = Numbers(0x03, "number of the next event", remembered=True)
 
@@ -161,6 +172,9 @@ class Running(Protocol):
 
     def apply_message(self, ctx: "Context", message: Message) -> None:
         """Check a message against the state, take the gas that this shows, and apply it."""
+
+    def check_params(self, params: Params) -> None:
+        """Refuse parameters that do not fit each other."""
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
         """Return the functions that later components subscribed to a hook, in the order of those components."""

@@ -23,6 +23,7 @@ from chain.state_machine.tables import Space
 from domain.errors import UNKNOWN_REQUEST, Expected, Refusal
 from domain.genesis import Genesis
 from domain.messages import Message, signer_of
+from domain.params import Params
 
 K = TypeVar("K")
 V = TypeVar("V")
@@ -109,6 +110,12 @@ class Rules:
             use_gas(ctx, handler.weight(ctx, message, records), message.URL)
         ctx.note("message", ("action", message.URL), ("sender", signer_of(message)))
         handler.apply(ctx, message, records)
+
+    def check_params(self, params: Params) -> None:
+        """Refuse parameters that do not fit each other."""
+        for component in self.components:
+            if component.check_params is not None:
+                component.check_params(params)
 
     def get_subscribers(self, hook: object) -> tuple[Callable[..., Any], ...]:
         """Return the functions that are subscribed to a hook, in the order of the components."""

@@ -2,6 +2,7 @@
 
 from chain.state_machine.hook import Hook
 from domain.block import Block, TxResult, ValidatorUpdate
+from domain.params import Params
 
 REVEAL: Hook[[Block], TxResult | None] = Hook("reveal")
 """Called first, with the block, to apply its beacon item; at most one component answers with a result."""
@@ -11,6 +12,9 @@ BEGIN: Hook[[], None] = Hook("begin")
 
 END: Hook[[], None] = Hook("end")
 """Called after the transactions and the entries that became due by them."""
+
+PARAMS_CHANGED: Hook[[Params, Params], None] = Hook("params changed")
+"""Called at the end of a block, with the parameters before and after, if others apply from the next block on."""
 
 POWERS: Hook[[], tuple[ValidatorUpdate, ...]] = Hook("powers")
 """Called last; the answers are the changes of consensus power."""

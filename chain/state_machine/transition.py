@@ -11,6 +11,7 @@ from hashlib import sha256
 from chain.state_machine.context import (
     HEAD,
     NEXT_EVENT,
+    NEXT_PARAMS,
     NS,
     PARAMS,
     SCHEDULE,
@@ -27,7 +28,7 @@ from chain.state_machine.genesis import check_genesis
 from chain.state_machine.invariants import check_block
 from chain.state_machine.lane import Lane
 from chain.state_machine.rules import RULEBOOK, Rulebook, Rules
-from chain.state_machine.steps import BEGIN, END, POWERS, REVEAL
+from chain.state_machine.steps import BEGIN, END, PARAMS_CHANGED, POWERS, REVEAL
 from chain.state_machine.store import Overlay
 from domain.beacon import first_beacon
 from domain.block import Block, BlockResult, TxResult, ValidatorUpdate
@@ -49,6 +50,7 @@ def init_chain(
     """Write the first state and return the validators of the first block; raise Refusal for an invalid genesis."""
     check(genesis)
     rules = rulebook.at_genesis(genesis)
+    rules.check_params(genesis.params)
     SCHEDULE.put(overlay, Schedule(genesis.rules))
     PARAMS.set(overlay, genesis.params)
     beacon = first_beacon(genesis.chain_id, sha256(encode(genesis)).digest())
@@ -270,6 +272,16 @@ def end_block(ctx: Context, rules: Rules) -> tuple[ValidatorUpdate, ...]:
     apply_due(ctx, rules)
     END(ctx)
     updates = tuple(update for part in POWERS(ctx) for update in part)
+    change_params(ctx)
     ctx.write_event_number()
     check_block(ctx.store, rules)
     return updates
+
+
+def change_params(ctx: Context) -> None:
+    """Store the parameters of the next block, if they are others. This is last, so that no step sees two sets."""
+    params = NEXT_PARAMS.find(ctx.store)
+    if params is not None:
+        NEXT_PARAMS.clear(ctx.store)
+        PARAMS.set(ctx.store, params)
+        PARAMS_CHANGED(ctx, ctx.block.params, params)

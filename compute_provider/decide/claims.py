@@ -16,8 +16,6 @@ from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg, LegState
 from domain.limits import EXECUTOR_VERSION
 from domain.market.records import JobTerms, OrderState
-from domain.params import Params
-from domain.proof.params import ProofParams
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import UNANSWERED
 from domain.proof.records import (
@@ -411,7 +409,7 @@ def _may_pay(row: BondRow, wrong: Collection[tuple[int, int, int]]) -> bool:
     return row.kind is BondKind.JOB or (row.kind is BondKind.SHARE and (row.round, row.slot, row.issue) in wrong)
 
 
-def stand_bond(order: OrderResponse, task: ShareKey, provider: str, params: Params) -> int:
+def stand_bond(order: OrderResponse, task: ShareKey, provider: str) -> int:
     """Return the free bond (uassay) that a stand for a share needs beyond the bond that the share has locked."""
     key = order.held(task, provider)
     leg = order.leg(key.leg)
@@ -419,7 +417,7 @@ def stand_bond(order: OrderResponse, task: ShareKey, provider: str, params: Para
     if leg is None or share is None:
         return 0
     terms, rules = order.order.terms, order.order.params
-    places = params.of(ProofParams).stand_segments
+    places = rules.stand_segments
     bond = stands.stand_bond(terms, rules, price(terms, leg), places, audit_price(rules, leg.price))
     locked = sum(
         row.amount for row in order.escrow.bonds if row.kind is BondKind.SHARE and row.share(key.order_id) == key

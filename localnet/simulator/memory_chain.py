@@ -13,6 +13,7 @@ from typing import Any
 from chain.state_machine import queries
 from chain.state_machine.context import HEAD, NS, PARAMS, NodeMemory
 from chain.state_machine.gas import gas_of
+from chain.state_machine.gov.tables import DEPOSITS, PROPOSALS, VOTED_SHARES, VOTES
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.queries import get_account, get_balance
 from chain.state_machine.ledger.tables import ACCOUNTS, BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS
@@ -74,6 +75,10 @@ PUBLIC: tuple[Table[Any], ...] = (
     UNBONDING_POOLS,
     UNBONDINGS,
     REDELEGATIONS,
+    PROPOSALS,
+    DEPOSITS,
+    VOTES,
+    VOTED_SHARES,
 )
 CHAIN_ID = "assay-test"
 GENESIS_TIME = 1_700_000_000 * NS

@@ -11,9 +11,11 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
+from chain.state_machine.context import PARAMS
 from chain.state_machine.disputes.tables import DISPUTES
 from chain.state_machine.feegrant.tables import FEE_GRANTS
 from chain.state_machine.gas_price import GAS_PRICE
+from chain.state_machine.gov.tables import DEPOSITS, PROPOSALS, VOTES
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
 from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, ORDERS
@@ -41,6 +43,7 @@ from domain.disputes.records import Dispute, DisputeState
 from domain.events import Change, Event
 from domain.feegrant.records import FeeGrant
 from domain.genesis import Genesis
+from domain.gov.records import Deposit, Proposal, Vote
 from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
 from domain.ledger.records import (
@@ -89,6 +92,7 @@ from domain.market.events import (
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
 from domain.node.events import GasPriceChanged, RulesChanged
+from domain.params import make_params
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,
@@ -179,6 +183,7 @@ from domain.registry.records import BeaconKey, Provider, Validator
 from domain.staking.records import BondStatus, Delegation, Redelegation, Unbonding, UnbondingPool, ValidatorStake
 from domain.vocabulary import read_event
 from localnet.simulator.rebuilt_feegrant import FeeGrantBooks, FeeGrantChange
+from localnet.simulator.rebuilt_gov import GovBooks, GovChange
 from localnet.simulator.rebuilt_staking import StakingBooks, StakingChange
 from pol.rules.schedule import share_work
 from pol.rules.stops import done_work
@@ -248,6 +253,10 @@ class Rebuilt:
         self.unbonding_pools = self.staking.pools
         self.unbondings = self.staking.unbondings
         self.redelegations = self.staking.redelegations
+        self.governing = GovBooks(genesis)
+        self.proposals = self.governing.proposals
+        self.proposal_deposits = self.governing.deposits
+        self.votes = self.governing.votes
         self.providers: dict[str, Provider] = {}
         self.bonds: dict[str, BondAccount] = {}
         self.bids: dict[bytes, Bid] = {}
@@ -331,6 +340,10 @@ class Rebuilt:
                 )
             name = stake.description.moniker
             self._validator(operator, moniker=name, stake=stake.tokens if is_backing else 0)
+
+    @take.register
+    def _(self, change: GovChange) -> None:
+        self.burnt += self.governing.take(change)
 
     def _provider(self, address: str, **changes: Any) -> None:
         self.providers[address] = replace(self.providers[address], **changes)
@@ -1436,6 +1449,14 @@ def _named(parts: Parts) -> tuple[str, ...]:
     return tuple(part.decode() for part in parts)
 
 
+def _proposal(parts: Parts) -> int:
+    return number_of(parts[0])
+
+
+def _of_proposal(parts: Parts) -> tuple[int, str]:
+    return number_of(parts[0]), parts[1].decode()
+
+
 def _pool(parts: Parts) -> tuple[str, int]:
     return parts[0].decode(), number_of(parts[1])
 
@@ -1457,6 +1478,9 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
         UNBONDING_POOLS: ("unbonding_pools", UnbondingPool, _pool),
         UNBONDINGS: ("unbondings", Unbonding, _unbonding),
         REDELEGATIONS: ("redelegations", Redelegation, _redelegation),
+        PROPOSALS: ("proposals", Proposal, _proposal),
+        DEPOSITS: ("proposal_deposits", Deposit, _of_proposal),
+        VOTES: ("votes", Vote, _of_proposal),
         PROVIDERS: ("providers", Provider, _name),
         BOND_ACCOUNTS: ("bonds", BondAccount, _name),
         BIDS: ("bids", Bid, _order),
@@ -1511,6 +1535,7 @@ def check_books(rebuilt: Rebuilt, store: Overlay) -> None:
         told = sum(1 for record in getattr(rebuilt, book).values() if record)
         stored = sum(1 for key in keys if store.record(cls, key))
         assert told == stored, f"events tell of {told} times a {table.name}, of which are {stored}"
+    assert make_params(rebuilt.governing.params) == PARAMS.get(store), "events tell of other parameters"
 
 
 def adopt(rebuilt: Rebuilt, store: Overlay, keys: Iterable[bytes]) -> None:

@@ -41,6 +41,7 @@ from domain.registry.messages import MsgAdmitProvider, MsgCertifyProvider, MsgRe
 from domain.tx import Tx
 from link.handover import Sealed
 from link.types import StateRef
+from localnet.simulator.actors.assembly import AssemblyActor
 from localnet.simulator.actors.challenger import ChallengerActor
 from localnet.simulator.actors.consumer import OrderActor, OrderPlan
 from localnet.simulator.actors.delegator import DelegatorActor, get_staked
@@ -126,6 +127,7 @@ class Setup:
     filler: Filler | None = None
     challengers: tuple[ChallengerPlan, ...] = ()
     delegators: tuple[str, ...] = ()
+    assembly: tuple[str, ...] = ()  # accounts that make proposals
     outages: tuple[Outage, ...] = ()
     delay: int = 80  # ms, the longest of a message
     twice: int = 0  # of a thousand calls arrive a second time
@@ -159,7 +161,7 @@ class World:
         consumers = sorted({plan.message.consumer for plan in setup.orders})
         members = tuple(plan.address for plan in setup.providers)
         outsiders = (OUTSIDER,) if setup.spam or setup.filler is not None else ()
-        others = (*outsiders, *setup.delegators)
+        others = (*outsiders, *setup.delegators, *setup.assembly)
         genesis = make_genesis(
             (*consumers, *members, *others), names, setup.params, coins=setup.coins, stake=setup.stake
         )
@@ -189,6 +191,7 @@ class World:
         }
         self.challengers = {p.name: ChallengerActor(self, p.name, p.behaviour) for p in setup.challengers}
         self.delegators = {name: DelegatorActor(self, name) for name in setup.delegators}
+        self.assembly = AssemblyActor(self, setup.assembly) if setup.assembly else None
         self.watch = Watch(self)
         self._open()
         self.orders = [OrderActor(self, plan) for plan in setup.orders]

@@ -1,6 +1,14 @@
 // Does with CosmJS what a wallet does: node wallet.mjs RPC_URL CHAIN_ID SECRET_HEX STRANGER VALIDATOR; prints one line of JSON.
 
-import { makeMultisignedTxBytes, SigningStargateClient, StargateClient, GasPrice } from "@cosmjs/stargate";
+import {
+  GasPrice,
+  makeMultisignedTxBytes,
+  QueryClient,
+  setupGovExtension,
+  SigningStargateClient,
+  StargateClient,
+} from "@cosmjs/stargate";
+import { connectComet } from "@cosmjs/tendermint-rpc";
 import { DirectSecp256k1Wallet } from "@cosmjs/proto-signing";
 import { createMultisigThresholdPubkey, pubkeyToAddress, Secp256k1HdWallet, Secp256k1Wallet } from "@cosmjs/amino";
 
@@ -52,6 +60,36 @@ check("delegation", (await reader.getDelegation(address, validator))?.amount ===
 check("staked", (await reader.getBalanceStaked(address))?.amount === "5000000");
 const undelegated = await client.undelegateTokens(address, validator, coins(2_000_000)[0], "auto");
 check("undelegate", undelegated.code === 0, undelegated);
+
+// A proposal of the Cosmos SDK, and votes in both of its versions.
+const proposed = await client.signAndBroadcast(
+  address,
+  [
+    {
+      typeUrl: "/cosmos.gov.v1.MsgSubmitProposal",
+      value: {
+        messages: [],
+        initialDeposit: coins(10_000_000),
+        proposer: address,
+        metadata: "",
+        title: "A text",
+        summary: "Nothing changes",
+        expedited: false,
+      },
+    },
+  ],
+  "auto",
+);
+check("propose", proposed.code === 0, proposed);
+const voter = (typeUrl, more) => ({ typeUrl, value: { proposalId: 1n, voter: address, option: 1, ...more } });
+const voted = await client.signAndBroadcast(address, [voter("/cosmos.gov.v1.MsgVote", { metadata: "" })], "auto");
+check("vote", voted.code === 0, voted);
+const again = await ledger.signAndBroadcast(address, [voter("/cosmos.gov.v1beta1.MsgVote", {})], "auto");
+check("vote with amino", again.code === 0, again);
+const queries = QueryClient.withExtensions(await connectComet(url), setupGovExtension);
+const proposal = (await queries.gov.proposal(1)).proposal;
+check("proposal", proposal?.proposalId === 1n && proposal.status === 2, String(proposal?.status));
+check("tally", (await queries.gov.tally(1)).tally?.yes === "3000000");
 
 // A multisig account of two of three keys.
 const people = await Promise.all(

@@ -37,6 +37,7 @@ _LETTERS = st.characters(codec="utf-8", categories=("L", "N", "P", "S"), exclude
 _FORMS: dict[str, list[Any]] = {
     "a denomination": ["uassay", "ibc/27-Z", "x" * 128],
     "the type of an Ed25519 key": ["/cosmos.crypto.ed25519.PubKey"],
+    "a weight": ["0.5", "1"],
     "an Ed25519 key": [b"\x0a\x20" + bytes(32), b"\x0a\x20" + b"\n" * 32],
     "a compressed key": [b"\x02" + bytes(32), b"\x03" + b"\n" * 32],
 }
@@ -196,8 +197,8 @@ def _outside(kind: Any, mark: Any, value: Any) -> Iterator[Any]:
                 yield value[: low - 1]
         case Sorted() | Distinct():
             yield value[:1] * 2
-        case Visible():
-            yield value + "\n"
+        case Visible(lines=lines):
+            yield value + ("\r" if lines else "\n")
         case Pattern(blank=blank):
             yield value + ("\n" if isinstance(value, str) else b"\n")
             if not blank:

@@ -10,7 +10,6 @@ from dataclasses import dataclass, fields, replace
 from typing import Any
 
 from chain.state_machine import gas
-from chain.state_machine.context import PARAMS
 from chain.state_machine.ledger.gas import PAY_GAS
 from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.market.gas import AUCTION_PERCENT, FILL_GAS, TRY_GAS
@@ -40,7 +39,6 @@ from domain.proof.messages import (
     Rejection,
     SignedShare,
 )
-from domain.proof.params import ProofParams
 from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
 from domain.proof.reasons import ShareReason
 from domain.proof.records import (
@@ -516,7 +514,7 @@ class Market:
         """Let the time pass in which providers may stand for shares; the order closes then."""
         order = self.order(order_id)
         begun = max(max(closed.closed_at, closed.void_at) for closed in self.all_of(order_id).rounds)
-        until = stand_until(begun, order.window, PARAMS.get(self.chain.overlay()).of(ProofParams).stand_wait)
+        until = stand_until(begun, order.window, order.params.stand_wait)
         if self.chain.clock < until + 2:
             self.chain.pass_until(until + 2)
 

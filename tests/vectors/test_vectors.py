@@ -29,6 +29,7 @@ PLAYED = {
     "CreateValidator",
     "DeclineOrder",
     "Delegate",
+    "Deposit",
     "DepositBond",
     "DismissProvider",
     "EditValidator",
@@ -40,7 +41,10 @@ PLAYED = {
     "SetEndpoint",
     "StopOrder",
     "SubmitOrder",
+    "SubmitProposal",
     "Undelegate",
+    "Vote",
+    "VoteWeighted",
     "WithdrawBid",
     "WithdrawBond",
 }
@@ -88,7 +92,7 @@ def test_the_first_field_signs() -> None:
         _, (first, _), *_ = made["message"].items()
         field = made["signer"]["field"]
         assert made["signer"]["address"] == made["message"][field]
-        assert field == first or url.startswith("/cosmos.staking.")
+        assert field == first or url.startswith(("/cosmos.staking.", "/cosmos.gov."))
 
 
 @pytest.mark.parametrize("hash_seed", ["0", "4242"])

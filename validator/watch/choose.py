@@ -80,7 +80,7 @@ def list_rounds(on_chain: OrderResponse, clock: int, watch: Watch) -> Iterator[R
             yield closed
 
 
-def choose_target(orders: Sequence[OrderResponse], clock: int, watch: Watch, reward_bps: int) -> Target | None:
+def choose_target(orders: Sequence[OrderResponse], clock: int, watch: Watch) -> Target | None:
     """Return the next place to recompute, or None.
 
     It is a place of the round of which the fewest places were recomputed. Among these rounds, the one whose window ends
@@ -93,7 +93,7 @@ def choose_target(orders: Sequence[OrderResponse], clock: int, watch: Watch, rew
         if closed.key not in watch.postponed
     ]
     for _, __, ___, on_chain, closed in sorted(rounds, key=lambda each: each[:3]):
-        target = choose_in_round(on_chain, closed, watch, reward_bps)
+        target = choose_in_round(on_chain, closed, watch)
         if target is not None:
             return target
     return None
@@ -130,7 +130,7 @@ def find_places(on_chain: OrderResponse, closed: Round, watch: Watch) -> list[Au
     return [place for place in places if place not in drawn and place not in checked]
 
 
-def choose_in_round(on_chain: OrderResponse, closed: Round, watch: Watch, reward_bps: int) -> Target | None:
+def choose_in_round(on_chain: OrderResponse, closed: Round, watch: Watch) -> Target | None:
     """Return a random place of a round that can bring a reward and is served now; None if there is none."""
     checked = watch.checked.get(closed.key, ())
     panels = [panel for panel in on_chain.panels if panel.leg == closed.leg]
@@ -148,11 +148,11 @@ def choose_in_round(on_chain: OrderResponse, closed: Round, watch: Watch, reward
         closed=closed,
         place=place,
         work=place_work(terms, place.kind),
-        reward=largest_reward(on_chain, closed, place, reward_bps),
+        reward=largest_reward(on_chain, closed, place),
     )
 
 
-def largest_reward(on_chain: OrderResponse, closed: Round, place: AuditPlace, reward_bps: int) -> int:
+def largest_reward(on_chain: OrderResponse, closed: Round, place: AuditPlace) -> int:
     """Return the largest reward (uassay) for finding a place wrong.
 
     It is a part of the share's bond if the provider is at fault, and otherwise of the job bond. The seats of the panel
@@ -165,7 +165,7 @@ def largest_reward(on_chain: OrderResponse, closed: Round, place: AuditPlace, re
         segments = share.roots.segments if share.roots is not None else 0
         if place.segment not in duty_segments(segments, share.drawn):
             bond = share.bond
-    return bond * reward_bps // BPS
+    return bond * on_chain.order.params.challenge_reward_bps // BPS
 
 
 def spare_work(limit: int, done: Iterable[tuple[int, int]], clock: int) -> int | None:

@@ -18,7 +18,6 @@ from chain.client.errors import ChainError, TxRefused
 from chain.client.sender import TxSender
 from domain.amount import in_assay
 from domain.disputes.messages import MsgWaive
-from domain.disputes.params import DisputesParams
 from domain.disputes.queries import DisputesRequest
 from domain.disputes.records import Dispute, DisputeState
 from domain.errors import Expected
@@ -116,7 +115,6 @@ class Watchtower:
     looked: float = 0.0
     _orders: tuple[OrderResponse, ...] = ()
     _validators: frozenset[str] = frozenset()
-    _reward_bps: int = 0
     _checked: dict[RoundKey, set[AuditPlace]] = field(default_factory=dict)
     _accused: dict[tuple[bytes, int], int] = field(default_factory=dict)
     _done: list[tuple[int, int]] = field(default_factory=list)
@@ -137,7 +135,7 @@ class Watchtower:
         self._pursue()
         if self._appeal():
             return True
-        target = choose_target(self._orders, self.clock, self._make_watch(), self._reward_bps)
+        target = choose_target(self._orders, self.clock, self._make_watch())
         if target is None:
             self._waive()
             return False
@@ -151,7 +149,6 @@ class Watchtower:
         if self.looked and self.now() - self.looked < LOOK_SECONDS:
             return
         self._validators = frozenset(v.operator for v in self.client.query(ValidatorsRequest()).validators)
-        self._reward_bps = self.client.params().of(DisputesParams).challenge_reward_bps
         self._orders = tuple(self.client.query(OrderRequest(order_id)) for order_id in self._list_orders())
         self.looked = self.now()
         open_rounds = {closed.key for on_chain in self._orders for closed in on_chain.rounds}

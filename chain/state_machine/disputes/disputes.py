@@ -16,7 +16,6 @@ from chain.state_machine.proof.tables import DELIVERIES, PANELS
 from chain.state_machine.queue import QueueEntry
 from chain.state_machine.tables import number_of
 from domain.disputes.events import ChallengerRewarded, DisputeEnded
-from domain.disputes.params import DisputesParams
 from domain.disputes.records import Dispute, DisputeState
 from domain.keys import PanelKey, RoundKey, ShareRef
 from domain.legs.moves import BURN, COMPENSATION
@@ -131,7 +130,7 @@ def find_finder(ctx: Context, key: PanelKey) -> Finder | None:
     dispute = _find_right(ctx, key)
     if dispute is None:
         return None
-    return Finder(dispute.challenger, ctx.block.params.of(DisputesParams).challenge_reward_bps)
+    return Finder(dispute.challenger, ORDERS.must(ctx.store, dispute.order_id).params.challenge_reward_bps)
 
 
 def on_rewarded(ctx: Context, key: PanelKey, amount: int) -> None:

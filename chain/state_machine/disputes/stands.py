@@ -33,7 +33,6 @@ from domain.keys import ShareRef
 from domain.ledger.records import CHALLENGE_SLOT, BondKind, BondRow
 from domain.legs.records import Leg
 from domain.market.records import Order, OrderState
-from domain.proof.params import ProofParams
 from domain.proof.records import Round, Share, ShareState
 from pol.rules.panels import audit_price
 from pol.rules.stands import can_stand, is_mismatch, stand_bond
@@ -71,7 +70,7 @@ def check(ctx: Context, message: MsgStand) -> CheckedStand:
         )
     leg = LEGS.must(ctx.store, message.order_id, message.leg)
     _check_share(ctx, order, leg, closed, share)
-    check_before(ctx, "end of the time to stand", get_stand_end(ctx.store, order, closed))
+    check_before(ctx, "end of the time to stand", get_stand_end(order, closed))
     _check_roots(ctx, order, leg, closed, share, message)
     work = done_work(order.terms, message.roots)
     bond = _needed(ctx, order, leg, work)
@@ -146,7 +145,7 @@ def _check_roots(
 
 
 def _needed(ctx: Context, order: Order, leg: Leg, work: int) -> int:
-    places = ctx.block.params.of(ProofParams).stand_segments
+    places = order.params.stand_segments
     price = audit_price(order.params, leg.price)
     return stand_bond(order.terms, order.params, price_floor(work, leg.price), places, price)
 
@@ -231,7 +230,7 @@ def find_duty(store: Overlay, message: MsgStand) -> Duty | None:
     closed = find_round(store, share.key.round_key)
     if closed is None:
         return None
-    return Duty(get_stand_end(store, ORDERS.must(store, message.order_id), closed))
+    return Duty(get_stand_end(ORDERS.must(store, message.order_id), closed))
 
 
 HANDLER = Handler(message=MsgStand, check_state=check, apply=apply, weight=weigh, duty=find_duty)

@@ -29,7 +29,7 @@ from chain.state_machine.queue import Effect
 COMPONENT = Component(
     name="legs",
     tables=(LEGS, LIVE_LEGS, SLOT_STARTS, LOCAL_ROOTS),
-    genesis=check_fees,
+    check_params=check_fees,
     handlers=HANDLERS,
     effects=(
         Effect(ACCEPT_DUE, on_accept, weigh_end),

@@ -22,7 +22,6 @@ from domain.legs.records import Leg
 from domain.market.records import Order
 from domain.moves import Transfer
 from domain.proof.events import RulingAppealed, RulingWaits
-from domain.proof.params import ProofParams
 from domain.proof.records import Panel, PanelPlace, Ruling
 from domain.proof.transitions import PanelStep
 from pol.rules.disputes import appeal_bond, appeal_seconds
@@ -32,7 +31,7 @@ from pol.rules.tiers.table import tier_of
 
 def await_appeal(ctx: Context, order: Order, panel: Panel) -> None:
     """Let a ruling against the chain wait until the time to appeal it is over. The round is held until then."""
-    seconds = appeal_seconds(order.window, ctx.block.params.of(ProofParams).appeal_wait)
+    seconds = appeal_seconds(order.window, order.params.appeal_wait)
     until = ctx.clock + seconds
     panel = move_panel(ctx, panel, PanelStep.RULE, appeal_until=until)
     take_room(ctx, panel, 0)

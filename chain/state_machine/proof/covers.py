@@ -29,7 +29,6 @@ from domain.legs.records import Leg
 from domain.market.records import Order, OrderState
 from domain.moves import Transfer
 from domain.proof.events import VoidSharePaid
-from domain.proof.params import ProofParams
 from domain.proof.records import Round, Share
 from escrow.settle import cover_part, fund_part, split_share_bond, unpaid_part
 from pol.rules.cover import earned_by_share
@@ -71,7 +70,7 @@ def open_fund(ctx: Context, order: Order, leg: Leg, shares: list[Share]) -> None
         cut_for_consumer(ctx, order, leg, rows, Transfer(move=BURN, source=order.id.hex(), target="", amount=0))
         return
     bonds = sum(row.amount for row in _get_bonds(ctx, keys))
-    until = stand_until(ctx.clock, order.window, ctx.block.params.of(ProofParams).stand_wait)
+    until = stand_until(ctx.clock, order.window, order.params.stand_wait)
     loss = reserve_loss(ctx, order, bonds)
     if before is None:
         count_stands(ctx, order.id, 1)

@@ -4,7 +4,7 @@ Such a round has no record of its own. Its leg says when it was left, and whose 
 (:func:`pol.rules.stands.left_round`).
 """
 
-from chain.state_machine.context import PARAMS, Context
+from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import BOND_ROWS, TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
@@ -13,7 +13,6 @@ from chain.state_machine.store import Overlay
 from domain.keys import RoundKey
 from domain.ledger.records import BondKind
 from domain.market.records import Order
-from domain.proof.params import ProofParams
 from domain.proof.records import Round
 from pol.rules.stands import left_round, stand_until
 
@@ -38,10 +37,10 @@ def must_find_round(store: Overlay, key: RoundKey) -> Round:
     return found
 
 
-def get_stand_end(store: Overlay, order: Order, closed: Round) -> int:
+def get_stand_end(order: Order, closed: Round) -> int:
     """Return the time until which a provider may stand for a share of a round (chain clock)."""
     begun = closed.void_at if closed.void else closed.closed_at
-    return stand_until(begun, order.window, PARAMS.get(store).of(ProofParams).stand_wait)
+    return stand_until(begun, order.window, order.params.stand_wait)
 
 
 def await_stands(ctx: Context, key: RoundKey) -> None:
@@ -55,4 +54,4 @@ def await_stands(ctx: Context, key: RoundKey) -> None:
     if left is None or not left.by_validator or not order.params.auditors:
         return
     if any(True for _ in BOND_ROWS.keys(ctx.store, order.id, key.leg, int(BondKind.SHARE), key.round)):
-        TALLIES.update(ctx.store, order.id, stands_until=get_stand_end(ctx.store, order, left))
+        TALLIES.update(ctx.store, order.id, stands_until=get_stand_end(order, left))

@@ -10,7 +10,6 @@ from domain.keys import PanelKey, ShareKey
 from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
 from domain.proof.events import PlaceDrawn
-from domain.proof.params import ProofParams
 from domain.proof.records import AuditKind, AuditPlace, Panel, PanelPlace, Round, Ruling, ShareRoots
 from pol.rules.commitment import update_claim
 from pol.rules.handover import chunk_layout
@@ -59,7 +58,7 @@ def draw_share_places(
     key = share.key
     roots = get_roots(ctx, key)
     lot = seed("panel/places", subject.id, beacon)
-    count = ctx.block.params.of(ProofParams).stand_segments
+    count = order.params.stand_segments
     stop = stop_of(order.terms, key.slot, key.issue, roots)
     places = draw_stand_places(lot, order.terms, share, roots, count)
     drawn = tuple(make_place(ctx, closed, place, {stop} if stop is not None else set()) for place in places)

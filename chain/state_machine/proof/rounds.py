@@ -94,7 +94,7 @@ def void_round(
     ROUND_VOIDED(ctx, key)
     if by_validator:
         order = ORDERS.must(ctx.store, key.order_id)
-        until = get_stand_end(ctx.store, order, ROUNDS.must(ctx.store, *key))
+        until = get_stand_end(order, ROUNDS.must(ctx.store, *key))
         TALLIES.update(ctx.store, key.order_id, stands_until=until)
     if leg.is_taken(key.round):
         cost = compute_round_cost(ORDERS.must(ctx.store, key.order_id), leg)

@@ -27,7 +27,6 @@ from domain.market.records import Order
 from domain.moves import Transfer
 from domain.proof.events import ShareFoundWrong, ShareStood
 from domain.proof.moves import SLASH
-from domain.proof.params import ProofParams
 from domain.proof.records import Panel, Round, Ruling, Share, ShareState
 from domain.proof.transitions import PanelStep
 from pol.rules.cover import earned_by_share
@@ -153,7 +152,7 @@ def forfeit_or_wait(ctx: Context, order: Order, closed: Round, share: Share, bon
     if not is_mismatch(share):
         return_bond(ctx, order.id, bond)
         return
-    until = stand_until(closed.closed_at, order.window, ctx.block.params.of(ProofParams).stand_wait)
+    until = stand_until(closed.closed_at, order.window, order.params.stand_wait)
     if ctx.clock >= until:
         _forfeit(ctx, share, bond)
     else:

@@ -38,7 +38,6 @@ from domain.legs.records import Leg
 from domain.market.records import Order
 from domain.moves import Transfer
 from domain.proof.events import DeliveryWitnessed, ReceiptAsked, WitnessesDrawn
-from domain.proof.params import ProofParams
 from domain.proof.records import DeliveryManifest, ReceiptAsk, Share
 from domain.registry.records import Validator
 from pol.rules.inclusion import count_witnesses, is_witnessed
@@ -76,7 +75,7 @@ def ask_witnesses(ctx: Context, order: Order, leg: Leg, share: Share, manifest: 
     parties = get_panel_parties(ctx, order, leg, _round_of(key).panel())
     open_lot(ctx, WitnessSubject(key), parties, order.params.lot_wait)
     # The lot waits for at least one second, and may be put off by another one.
-    wait = max(1, order.params.lot_wait) + 1 + ctx.block.params.of(ProofParams).include_wait + order.params.show_wait
+    wait = max(1, order.params.lot_wait) + 1 + order.params.include_wait + order.params.show_wait
     until = max(ASKED_UNTIL.get(ctx.store, *_round_of(key)), ctx.clock + wait)
     ASKED_UNTIL.set(ctx.store, until, *_round_of(key))
     if ROUNDS.has(ctx.store, *_round_of(key)):
@@ -110,7 +109,7 @@ def draw_witnesses(ctx: Context, subject: WitnessSubject, beacon: bytes) -> None
     lot = seed("witnesses", subject.id, beacon)
     drawn = draw_weighted(lot, [validator.stake for validator in pool], count_witnesses(order.params.auditors))
     names = tuple(pool[at].operator for at in drawn)
-    until = ctx.clock + ctx.block.params.of(ProofParams).include_wait
+    until = ctx.clock + order.params.include_wait
     pieces = seed("witnesses/piece", subject.id, beacon)
     RECEIPT_ASKS.update(ctx.store, *key, seed=pieces, until=until, witnesses=names)
     for name in names:

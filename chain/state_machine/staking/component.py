@@ -7,7 +7,7 @@ from chain.state_machine.staking.delegations import on_redelegation, on_unbondin
 from chain.state_machine.staking.genesis import write_staking
 from chain.state_machine.staking.handlers import HANDLERS
 from chain.state_machine.staking.invariants import INVARIANTS
-from chain.state_machine.staking.stakes import on_unbonded, take_updates
+from chain.state_machine.staking.stakes import on_params, on_unbonded, take_updates
 from chain.state_machine.staking.tables import (
     CANDIDATES,
     DELEGATIONS,
@@ -25,7 +25,7 @@ from chain.state_machine.staking.tables import (
     UNBONDINGS,
     VALIDATOR_STAKES,
 )
-from chain.state_machine.steps import POWERS
+from chain.state_machine.steps import PARAMS_CHANGED, POWERS
 
 COMPONENT = Component(
     name="staking",
@@ -49,7 +49,7 @@ COMPONENT = Component(
         Effect(REDELEGATION_DUE, on_redelegation),
         Effect(UNBONDED_DUE, on_unbonded),
     ),
-    hooks=(POWERS.to(take_updates),),
+    hooks=(POWERS.to(take_updates), PARAMS_CHANGED.to(on_params)),
     invariants=INVARIANTS,
     genesis=write_staking,
     gas={"STAKE_GAS": gas.STAKE_GAS},

@@ -24,6 +24,7 @@ from chain.state_machine.staking.tables import (
 from chain.state_machine.store import Overlay
 from domain.block import ValidatorUpdate
 from domain.moves import Move, Pot, Transfer
+from domain.params import Params
 from domain.staking.events import (
     ValidatorBonded,
     ValidatorJailed,
@@ -103,6 +104,12 @@ def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
         if power:
             POWERS_GIVEN.set(ctx.store, power, operator)
     return tuple(updates)
+
+
+def on_params(ctx: Context, before: Params, after: Params) -> None:
+    """Choose the set again in the next block, if its largest size changed."""
+    if before.of(StakingParams).max_validators != after.of(StakingParams).max_validators:
+        SET_CHANGED.mark(ctx.store)
 
 
 def choose_set(store: Overlay, limit: int) -> dict[str, None]:

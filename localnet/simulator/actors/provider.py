@@ -766,7 +766,7 @@ class ProviderActor:
 
     def _stand(self, name: str, key: ShareKey) -> None:
         """Stand for a share; after a few tries without success, give it up."""
-        bond = claims.stand_bond(self.world.order(key.order_id), key, self.me, self.world.setup.params)
+        bond = claims.stand_bond(self.world.order(key.order_id), key, self.me)
         lacking = bond - self.world.ask(AccountRequest(self.me)).bond.free
         if lacking > 0 and self.auto_bond:
             self.deposited += lacking

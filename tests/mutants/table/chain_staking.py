@@ -122,4 +122,12 @@ MUTANTS = (
         "compute_power(stake.tokens), _POWER_MAX - stake.number",
         (f"{STAKE_SET}::test_the_most_powerful_are_bonded_and_of_equal_ones_the_older",),
     ),
+    Mutant(
+        "old-set",
+        "the validator set keeps its size after a proposal made it smaller",
+        "chain/state_machine/staking/stakes.py",
+        "    if before.of(StakingParams).max_validators != after.of(StakingParams).max_validators:\n",
+        "    if False:\n",
+        ("tests/unit/chain/attacks/test_voting_twice.py::test_a_smaller_set_is_chosen_in_the_next_block",),
+    ),
 )

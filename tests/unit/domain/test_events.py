@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from domain.events import Event, to_event
 from domain.feegrant.records import FeeGrant
+from domain.gov.records import Tally
 from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.market.events import OrderClosed
@@ -34,7 +35,7 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 VALUES[tuple[bytes, ...]] = st.lists(VALUES[bytes], max_size=2).map(tuple)
 VALUES |= {
     cls: st.just(sample(cls))
-    for cls in (Order, Bid, Capability, AuditPlace, Finding, CommissionRates, Description, FeeGrant)
+    for cls in (Order, Bid, Capability, AuditPlace, Finding, CommissionRates, Description, FeeGrant, Tally)
 }
 VALUES[ShareKey] = VALUES[RoundKey].map(lambda key: key.share(3, 4))
 VALUES[PanelKey] = VALUES[RoundKey].map(lambda key: key.panel(2))

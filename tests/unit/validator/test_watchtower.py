@@ -166,7 +166,7 @@ def test_two_watchtowers_choose_different_places() -> None:
     chosen = set()
     for secret in (b"one", b"two", b"three", b"four"):
         watch = Watch(me=CONSUMER, secret=secret, validators=frozenset(), margin=1)
-        target = choose_target(found, market.chain.clock, watch, 2_000)
+        target = choose_target(found, market.chain.clock, watch)
         assert target is not None
         chosen.add(target.place)
     assert len(chosen) > 1
@@ -221,7 +221,7 @@ def test_a_dry_run_sends_nothing_and_counts_a_leg_once(tmp_path: Path) -> None:
     assert tower.events() == ["wrong", "would_challenge"]
     totals = tower.tower.totals
     closed = market.round(order_id, 0)
-    assert totals.would_earn == largest_reward(market.all_of(order_id), closed, tower.seen[0], 2_000) > 0
+    assert totals.would_earn == largest_reward(market.all_of(order_id), closed, tower.seen[0]) > 0
     assert totals.would_lock > 0
     assert not market.chain.seen("challenge.committed")
     assert not tower.tower.store.challenges()
@@ -304,7 +304,7 @@ def test_it_looks_at_no_round_that_it_may_not_challenge(tmp_path: Path) -> None:
     clock = market.chain.clock
 
     def target(name: str, at: int = clock, validators: frozenset[str] = frozenset(market.validators)) -> object:
-        return choose_target((terms,), at, Watch(me=name, secret=b"s", validators=validators, margin=10), 2_000)
+        return choose_target((terms,), at, Watch(me=name, secret=b"s", validators=validators, margin=10))
 
     assert target("v3") is not None
     assert target("v0") is None, "its own leg"
@@ -320,7 +320,7 @@ def test_a_round_whose_panel_has_not_drawn_its_places_waits() -> None:
     found = market.all_of(order_id)
     watch = Watch(me=CONSUMER, secret=b"s", validators=frozenset(), margin=1)
     assert not found.panels[0].places
-    assert choose_target((found,), market.chain.clock, watch, 2_000) is None
+    assert choose_target((found,), market.chain.clock, watch) is None
 
 
 def test_the_largest_reward_is_of_the_bond_at_fault() -> None:
@@ -328,11 +328,11 @@ def test_the_largest_reward_is_of_the_bond_at_fault() -> None:
     found, closed = market.all_of(order_id), market.round(order_id, 0)
     (share,) = found.shares
     leg = found.legs[0]
-    assert largest_reward(found, closed, place, 2_000) == share.bond // 5
+    assert largest_reward(found, closed, place) == share.bond // 5
     aggregation = list_places_of(market, order_id)[-1]
-    assert largest_reward(found, closed, aggregation, 2_000) == leg.job_bond // 5
+    assert largest_reward(found, closed, aggregation) == leg.job_bond // 5
     if share.drawn:
-        assert largest_reward(found, closed, replace(place, segment=share.drawn[0]), 2_000) == leg.job_bond // 5
+        assert largest_reward(found, closed, replace(place, segment=share.drawn[0])) == leg.job_bond // 5
 
 
 def test_a_home_belongs_to_one_chain_and_one_account(tmp_path: Path) -> None:

@@ -15,6 +15,14 @@ from domain.codec import to_plain
 from domain.errors import TX_DECODE, Refusal
 from domain.events import Event
 from domain.genesis import DENOM
+from domain.gov.messages import (
+    MsgVoteWeighted,
+    OldMsgDeposit,
+    OldMsgVote,
+    OldMsgVoteWeighted,
+    OldWeightedVoteOption,
+    WeightedVoteOption,
+)
 from domain.ledger.messages import MsgSend, MsgWithdrawBond
 from domain.ledger.params import LedgerParams
 from domain.ledger.records import Coin
@@ -33,10 +41,11 @@ from domain.registry.messages import (
     MsgSetBeaconKey,
     MsgSetEndpoint,
 )
-from domain.staking.records import Description
+from domain.staking.records import ONE, Description
 from domain.tx import Tx
 from tests.support.chain_harness import CHAIN_ID, Chain, pub_key, sign
 from tests.support.chain_market import BOND, PRICE, Market, bid, submit
+from tests.support.proposals import ABSTAIN, NO, VETO, YES, change, deposit, end_voting, propose, vote
 from tests.support.stakes import cancel, create, delegate, edit, redelegate, undelegate
 from wire.messages import type_url
 
@@ -133,6 +142,7 @@ def play() -> tuple[Market, RecordedChain]:
     _stopped_by_job(market)
     _leave(market)
     _staking(market)
+    _governance(market)
     return market, chain
 
 
@@ -172,6 +182,21 @@ def _staking(market: Market) -> None:
     chain.ok(redelegate("carol", "v2", "v3", 4 * ASSAY), undelegate("carol", "v2", 3 * ASSAY))
     chain.ok(cancel("carol", "v2", ASSAY, chain.height))
     chain.ok(undelegate("dave", "dave", 5 * ASSAY))
+
+
+def _governance(market: Market) -> None:
+    """A proposal that changes a parameter, its deposits and votes, and one that no one supports."""
+    chain = market.chain
+    messages = (change("registry", "jail_time", 77),)
+    chain.ok(propose(*messages, proposer="carol", deposit=5 * ASSAY), propose(proposer="dave", deposit=3 * ASSAY))
+    chain.ok(deposit("carol", 3 * ASSAY), OldMsgDeposit(1, "carol", (Coin(DENOM, 2 * ASSAY),)))
+    chain.ok(vote("v0", YES), OldMsgVote(1, "v1", YES))
+    parts = (WeightedVoteOption(NO, "0.25"), WeightedVoteOption(ABSTAIN, "0.75"))
+    old = (OldWeightedVoteOption(YES, ONE // 2), OldWeightedVoteOption(VETO, ONE // 2))
+    chain.ok(MsgVoteWeighted(1, "v2", parts, ""), OldMsgVoteWeighted(1, "carol", old))
+    chain.ok(undelegate("carol", "v2", ASSAY))
+    end_voting(chain)
+    chain.block()
 
 
 def _refusals(market: Market) -> None:

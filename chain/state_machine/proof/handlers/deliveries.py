@@ -155,7 +155,7 @@ def _find_show_end(store: Overlay, order: Order, share: Share, delivery: ShownDe
     """
     left = find_left_round(store, share.key.round_key)
     if left is not None:
-        return get_stand_end(store, order, left) if left.by_validator else 0
+        return get_stand_end(order, left) if left.by_validator else 0
     closed = _get_closed(store, share)
     return get_show_end(order, closed, delivery) if closed is not None else None
 

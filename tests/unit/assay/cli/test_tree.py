@@ -119,7 +119,7 @@ def test_wrong_usage_of_values() -> None:
 
 def _arguments(words: str, name: str, value: str) -> list[str]:
     """Return the arguments of a command: right ones, but for the one with this name."""
-    right = {"validator": SOMEBODY, "source": SOMEBODY, "target": SOMEBODY, "coins": "5ASSAY"}
+    right = {"validator": SOMEBODY, "source": SOMEBODY, "target": SOMEBODY, "coins": "5ASSAY", "proposal": "1"}
     names = [part.name or "" for part in TREE[words].params if isinstance(part, click.Argument)]
     return [value if part == name else right.get(part, value) for part in names]
 

@@ -247,9 +247,14 @@ def test_a_place_that_is_not_served_brings_no_reward() -> None:
     assert any(payment.kind == "burn" and payment.amount > 10_000 for payment in found.payments)
 
 
-def challenged_second_round(*, in_duty: bool) -> tuple[Market, bytes, Share]:
-    """Return a market in which a challenger found a segment of the second round wrong; the first one is paid."""
+def second_round(wait: int, *, in_duty: bool) -> tuple[Market, bytes, Share, AuditPlace | None]:
+    """Return a market whose first round is paid, and a segment of the second that no panel has drawn, if there is one.
+
+    The lots depend on the heights, so on the number of blocks to ``wait`` before the order.
+    """
     market = Market(params(job_bond_bps=4_000), validators=9)
+    for _ in range(wait):
+        market.chain.block(seconds=0)
     terms = make_terms(round_steps=64, slots=1, rounds=2)
     order_id = market.run(submit(terms=terms, deposit=4_000_000))
     market.chain.ok(MsgDepositBond(CONSUMER, BOND))
@@ -262,7 +267,15 @@ def challenged_second_round(*, in_duty: bool) -> tuple[Market, bytes, Share]:
     share = next(share for share in market.shares(order_id) if share.claim.round == 1)
     drawn = {each.place for each in market.panel(order_id, 1).places}
     places = (AuditPlace(AuditKind.SEGMENT, 0, 1, segment) for segment in range(1, 31))
-    place = next(p for p in places if p not in drawn and (p.segment in share.drawn) == in_duty)
+    place = next((p for p in places if p not in drawn and (p.segment in share.drawn) == in_duty), None)
+    return market, order_id, share, place
+
+
+def challenged_second_round(*, in_duty: bool) -> tuple[Market, bytes, Share]:
+    """Return a market in which a challenger found a segment of the second round wrong; the first one is paid."""
+    worlds = (second_round(wait, in_duty=in_duty) for wait in range(20))
+    market, order_id, share, place = next(world for world in worlds if world[3] is not None)
+    assert place is not None
     made = challenge_commitment(CHAIN_ID, market.round(order_id, 1).key, place, claim(), SALT, CONSUMER)
     market.chain.ok(MsgChallenge(CONSUMER, order_id, 1, 1, made, 10_000_000))
     market.chain.ok(MsgOpenChallenge(CONSUMER, order_id, 1, 1, 1, place, claim(), SALT))

@@ -1,0 +1,283 @@
+"""``assay tx gov`` and ``assay query gov``: proposals, deposits and votes. Options have the names of the Cosmos SDK."""
+
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from assay.cli.arguments import AMOUNT, AmountCommand
+from assay.cli.context import CommandContext, common_options
+from assay.cli.cosmos import show
+from assay.cli.errors import WrongUsage
+from assay.cli.transacting import TxOptions, transact, tx_options
+
+if TYPE_CHECKING:
+    from domain.ledger.records import Coin
+    from domain.messages import Message
+
+OPTIONS = ("yes", "abstain", "no", "no_with_veto")
+_SERVICE = "/cosmos.gov.v1.Query/"
+PROPOSAL = click.IntRange(1, 2**63 - 1)
+
+
+@click.group(help="Propose changes of the chain, deposit for proposals, and vote.")
+def command() -> None:
+    """Group of the transactions of governance."""
+
+
+@click.group(help="Proposals, their tallies, and the parameters of governance.")
+def queries() -> None:
+    """Group of the queries of governance."""
+
+
+# --- proposals -----------------------------------------------------------------------------------
+
+
+class ChangeParam(click.ParamType[tuple[str, str, int]]):
+    """A parameter and its new value: ``market.ttl_max=86400``."""
+
+    name = "change"
+
+    def convert(
+        self, value: str | tuple[str, str, int], param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[str, str, int]:
+        """Return component, name and value; raise a usage error for any other text."""
+        if isinstance(value, tuple):
+            return value
+        where, _, number = value.partition("=")
+        component, _, name = where.partition(".")
+        if not (component and name and number.isascii() and number.isdigit() and len(number) <= 20):
+            self.fail(f"{value!r} is not a change; write it like market.ttl_max=86400", param, ctx)
+        return component, name, int(number)
+
+
+@command.command(
+    "draft-proposal",
+    help="Write the file of a proposal, which `assay tx gov submit-proposal` takes."
+    "\n\nExample: assay tx gov draft-proposal draft.json --title 'Longer orders' --change market.ttl_max=864000",
+)
+@click.argument("file", type=click.Path(path_type=Path))
+@click.option("--title", required=True, help="Title of the proposal.")
+@click.option("--summary", help="Reason for the proposal.  [the title]")
+@click.option("--deposit", type=AMOUNT, default="500ASSAY", show_default=True, help="Your deposit.")
+@click.option("--change", "changes", type=ChangeParam(), multiple=True, help="New value: component.parameter=value.")
+@common_options
+def draft_proposal(
+    context: CommandContext,
+    file: Path,
+    title: str,
+    summary: str | None,
+    deposit: int,
+    changes: tuple[tuple[str, str, int], ...],
+) -> None:
+    """Write a proposal that changes parameters, or a text if there are no changes."""
+    from domain.genesis import DENOM
+    from domain.gov.messages import MsgUpdateParams
+    from domain.gov.moves import GOV_POT
+
+    message = {
+        "@type": MsgUpdateParams.URL,
+        "authority": GOV_POT.address,
+        "changes": [{"component": one, "name": name, "value": str(value)} for one, name, value in changes],
+    }
+    document = {
+        "messages": [message] if changes else [],
+        "metadata": "",
+        "deposit": f"{deposit}{DENOM}",
+        "title": title,
+        "summary": summary or title,
+    }
+    file.write_text(json.dumps(document, indent=2) + "\n", encoding="utf-8")
+    context.output.result({"file": str(file)}, f"wrote {file}; send it with: assay tx gov submit-proposal {file}")
+
+
+@command.command(
+    "submit-proposal",
+    help="Make a proposal from a file, which `assay tx gov draft-proposal` writes."
+    "\n\nExample: assay tx gov submit-proposal draft.json --from alice",
+)
+@click.argument("file", type=click.Path(path_type=Path, exists=True, dir_okay=False))
+@tx_options
+@common_options
+def submit_proposal(context: CommandContext, file: Path, options: TxOptions) -> None:
+    """Send the proposal in a file."""
+    from domain.gov.messages import MsgSubmitProposal
+
+    document = _read(file)
+    messages = tuple(_message(part, file) for part in document.get("messages", []))
+    coins = AMOUNT.convert(document.get("deposit", ""), None, None)
+    transact(
+        context,
+        options,
+        lambda address: (
+            MsgSubmitProposal(
+                messages=messages,
+                initial_deposit=(_coin(coins),),
+                proposer=address,
+                metadata=document.get("metadata", ""),
+                title=document.get("title", ""),
+                summary=document.get("summary", ""),
+                expedited=bool(document.get("expedited", False)),
+            ),
+        ),
+    )
+
+
+def _read(file: Path) -> dict[str, Any]:
+    try:
+        document = json.loads(file.read_text(encoding="utf-8"))
+    except ValueError:
+        document = None
+    texts = ("title", "summary", "deposit", "metadata")
+    is_proposal = isinstance(document, dict) and isinstance(document.get("messages", []), list)
+    if not is_proposal or not all(isinstance(document.get(name, ""), str) for name in texts):
+        raise WrongUsage(f"{file} is not the JSON of a proposal", "write one with `assay tx gov draft-proposal`")
+    known: dict[str, Any] = document
+    return known
+
+
+def _message(part: Any, file: Path) -> "Message":
+    """Return a message from its JSON, in which ``@type`` is its type url."""
+    from google.protobuf.any_pb2 import Any as AnyProto
+    from google.protobuf.json_format import ParseDict, ParseError
+
+    from domain.errors import Refusal
+    from wire.messages import from_bytes
+
+    try:
+        packed = ParseDict(part, AnyProto())
+        return from_bytes(packed.type_url, packed.value)
+    except (ParseError, TypeError, AttributeError) as error:
+        raise WrongUsage(f"a message in {file} is not valid: {error}", "correct it") from None
+    except Refusal as refusal:
+        raise WrongUsage(f"a message in {file} is not valid: {refusal}", refusal.remedy) from None
+
+
+@command.command(
+    cls=AmountCommand,
+    help="Deposit coins for a proposal.\n\nExample: assay tx gov deposit 1 100ASSAY --from alice",
+)
+@click.argument("proposal", type=PROPOSAL)
+@click.argument("coins", type=AMOUNT)
+@tx_options
+@common_options
+def deposit(context: CommandContext, proposal: int, coins: int, options: TxOptions) -> None:
+    """Deposit coins."""
+    from domain.gov.messages import MsgDeposit
+
+    transact(context, options, lambda address: (MsgDeposit(proposal, address, (_coin(coins),)),))
+
+
+@command.command(help="Vote on a proposal, or change your vote.\n\nExample: assay tx gov vote 1 yes --from alice")
+@click.argument("proposal", type=PROPOSAL)
+@click.argument("option", type=click.Choice(OPTIONS))
+@click.option("--metadata", default="", help="A note about the vote.")
+@tx_options
+@common_options
+def vote(context: CommandContext, proposal: int, option: str, metadata: str, options: TxOptions) -> None:
+    """Vote with the whole stake."""
+    from domain.gov.messages import MsgVote
+    from domain.gov.records import VoteOption
+
+    transact(
+        context,
+        options,
+        lambda address: (
+            MsgVote(proposal_id=proposal, voter=address, option=VoteOption[option.upper()], metadata=metadata),
+        ),
+    )
+
+
+@command.command(
+    "weighted-vote",
+    help="Divide your vote between options.\n\nExample: assay tx gov weighted-vote 1 yes=0.6,no=0.4 --from alice",
+)
+@click.argument("proposal", type=PROPOSAL)
+@click.argument("parts")
+@click.option("--metadata", default="", help="A note about the vote.")
+@tx_options
+@common_options
+def weighted_vote(context: CommandContext, proposal: int, parts: str, metadata: str, options: TxOptions) -> None:
+    """Vote with parts of the stake."""
+    from domain.gov.messages import MsgVoteWeighted, WeightedVoteOption
+    from domain.gov.records import VoteOption
+
+    pairs = [part.partition("=") for part in parts.split(",")]
+    if not all(option in OPTIONS and weight for option, _, weight in pairs):
+        raise WrongUsage(f"{parts!r} is not a divided vote", "write it like yes=0.6,no=0.4")
+    divided = tuple(WeightedVoteOption(VoteOption[option.upper()], weight) for option, _, weight in pairs)
+    transact(
+        context,
+        options,
+        lambda address: (MsgVoteWeighted(proposal_id=proposal, voter=address, options=divided, metadata=metadata),),
+    )
+
+
+def _coin(amount: int) -> "Coin":
+    from domain.genesis import DENOM
+    from domain.ledger.records import Coin
+
+    return Coin(DENOM, amount)
+
+
+# --- queries -------------------------------------------------------------------------------------
+
+
+@queries.command(help="List proposals.\n\nExample: assay query gov proposals --status voting_period")
+@click.option(
+    "--status",
+    type=click.Choice(("deposit_period", "voting_period", "passed", "rejected", "failed")),
+    help="Only proposals with this status.",
+)
+@click.option("--voter", default="", help="Only proposals on which this account votes.")
+@click.option("--depositor", default="", help="Only proposals with a deposit of this account.")
+@common_options
+def proposals(context: CommandContext, status: str | None, voter: str, depositor: str) -> None:
+    """List proposals, at most a page of them."""
+    from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryProposalsRequest, QueryProposalsResponse
+
+    from domain.gov.records import ProposalStatus
+
+    number = int(ProposalStatus[status.upper()]) if status else 0
+    request = QueryProposalsRequest(proposal_status=number, voter=voter, depositor=depositor)
+    show(context, f"{_SERVICE}Proposals", request, QueryProposalsResponse)
+
+
+@queries.command(help="Show a proposal.\n\nExample: assay query gov proposal 1")
+@click.argument("number", type=PROPOSAL)
+@common_options
+def proposal(context: CommandContext, number: int) -> None:
+    """Show a proposal with its messages."""
+    from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryProposalRequest, QueryProposalResponse
+
+    show(context, f"{_SERVICE}Proposal", QueryProposalRequest(proposal_id=number), QueryProposalResponse)
+
+
+@queries.command(help="Count the votes on a proposal.\n\nExample: assay query gov tally 1")
+@click.argument("number", type=PROPOSAL)
+@common_options
+def tally(context: CommandContext, number: int) -> None:
+    """Show the tally as it is now, or as it was when the voting ended."""
+    from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryTallyResultRequest, QueryTallyResultResponse
+
+    show(context, f"{_SERVICE}TallyResult", QueryTallyResultRequest(proposal_id=number), QueryTallyResultResponse)
+
+
+@queries.command(help="List the votes on a proposal.\n\nExample: assay query gov votes 1")
+@click.argument("number", type=PROPOSAL)
+@common_options
+def votes(context: CommandContext, number: int) -> None:
+    """List votes, at most a page of them. They are removed when the voting is over."""
+    from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryVotesRequest, QueryVotesResponse
+
+    show(context, f"{_SERVICE}Votes", QueryVotesRequest(proposal_id=number), QueryVotesResponse)
+
+
+@queries.command(help="Show the parameters of governance.\n\nExample: assay query gov params")
+@common_options
+def params(context: CommandContext) -> None:
+    """Show the parameters of governance."""
+    from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryParamsRequest, QueryParamsResponse
+
+    show(context, f"{_SERVICE}Params", QueryParamsRequest(), QueryParamsResponse)

@@ -1,0 +1,1 @@
+"""Governance: proposals, deposits and votes, the tally, and changes of parameters."""

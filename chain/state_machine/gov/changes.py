@@ -1,0 +1,49 @@
+"""Changes of parameters: their checks, and the set that applies from the next block on."""
+
+from collections.abc import Iterable
+
+from chain.state_machine.context import NEXT_PARAMS, Context
+from domain.codec import to_plain
+from domain.errors import BAD_FIELD, UNAUTHORIZED, Refusal
+from domain.gov.events import ParameterChanged
+from domain.gov.messages import MsgUpdateParams, ParamChange
+from domain.gov.moves import GOV_POT
+from domain.params import Params
+from domain.plain import read
+
+
+def check_update(ctx: Context, message: MsgUpdateParams) -> Params:
+    """Return the parameters after the changes; refuse values that a genesis could not have."""
+    if message.authority != GOV_POT.address:
+        reason = f"is not the account of governance, {GOV_POT.address}"
+        raise Refusal(UNAUTHORIZED, "authority", reason, "make a proposal: `assay tx gov submit-proposal`")
+    params = change_params(NEXT_PARAMS.find(ctx.store) or ctx.block.params, message.changes)
+    ctx.rules.check_params(params)
+    return params
+
+
+def change_params(params: Params, changes: Iterable[ParamChange]) -> Params:
+    """Return parameters with other values; refuse a name that no component has, and a value out of its bounds."""
+    plain = to_plain(params)
+    seen = set()
+    for at, change in enumerate(changes):
+        field = f"changes[{at}]"
+        values = plain.get(change.component)
+        if values is None:
+            remedy = f"use one of {', '.join(plain)}"
+            raise Refusal(BAD_FIELD, f"{field}.component", f"{change.component!r} has no parameters", remedy)
+        if change.name not in values:
+            reason = f"{change.name!r} is no parameter of {change.component}"
+            raise Refusal(BAD_FIELD, f"{field}.name", reason, f"use one of {', '.join(values)}")
+        if (change.component, change.name) in seen:
+            raise Refusal(BAD_FIELD, field, "changes a parameter that was changed before", "name each parameter once")
+        seen.add((change.component, change.name))
+        values[change.name] = change.value
+    return read(Params, plain, "params")
+
+
+def apply_update(ctx: Context, message: MsgUpdateParams, params: Params) -> None:
+    """Let the parameters apply from the next block on."""
+    NEXT_PARAMS.set(ctx.store, params)
+    for change in message.changes:
+        ctx.emit(ParameterChanged(change.component, change.name, change.value))
