@@ -4,8 +4,8 @@ The daemon keeps the shares, their boundaries and all keys. A task carries the j
 beginning, and brings back those at its end. So if a node is lost in mid-segment, another node goes on from the last
 boundary, and so does a daemon that starts again.
 
-A segment may also be the work of several machines together (:mod:`compute_provider.work.grouped`): nodes of a cluster,
-or processes here. What needs whole tensors, such as the update, is a task in both cases.
+A segment and an update may also be the work of several machines together (:mod:`compute_provider.work.grouped`): nodes
+of a cluster, or processes here.
 """
 
 import logging
@@ -27,7 +27,7 @@ from typing import Any, Final, TypeVar, cast
 from compute_provider.decide.records import name_of
 from compute_provider.interfaces import ProviderError
 from compute_provider.work.bench import Speed, limits_here
-from compute_provider.work.grouped import train_together
+from compute_provider.work.grouped import close_together, train_together
 from compute_provider.work.prober import TASK_SECONDS, ProbeTask
 from compute_provider.work.trainer import HONEST, Listen
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder, boundary_files
@@ -249,7 +249,7 @@ class ClusterMachines:
                 update=scratch / UPDATE,
                 local_out=scratch / LOCAL_OUT,
             )
-            done: UpdateEnd = self._ask(training, compute_update, update)
+            done = self._close(training, update)
             if done.refused:
                 return self._refused(training, done.refused, at if at == shape.segments else 0)
             if done.stopped:
@@ -290,8 +290,21 @@ class ClusterMachines:
         """Train a segment from the states with these roots; CancelledError if the training is stopped meanwhile."""
         if self._groups is None:
             return self._ask(training, train_segment, asked)
-        try:
+        with self._cancelled_by(training):
             return self._train_together(asked, roots, inf, training.stopped)
+
+    def _close(self, training: _Training, asked: UpdateTask) -> UpdateEnd:
+        """Compute the update of a share; CancelledError if the training is stopped meanwhile."""
+        if self._groups is None:
+            return self._ask(training, compute_update, asked)
+        with self._cancelled_by(training):
+            return close_together(self._groups, asked, inf, training.stopped)
+
+    @contextmanager
+    def _cancelled_by(self, training: _Training) -> Iterator[None]:
+        """Raise CancelledError if a group's work ends because the training is stopped."""
+        try:
+            yield
         except PoolClosed:
             if training.stopped.is_set():
                 raise CancelledError from None

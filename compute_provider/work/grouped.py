@@ -1,18 +1,19 @@
 """Training of a share by several machines of the owner together, segment by segment.
 
-The daemon leads the group (:mod:`pol.machines.group`): it knows a form of the job and the files of states. Processes in
-the sandbox read the job, and compute whatever needs whole tensors.
+The daemon leads the group (:mod:`pol.machines.group`): it knows a form of the job and the files of states, and no
+process loads a whole state.
 """
 
 from threading import Event
 
 from pol.errors import ExecutionError, JobError, ReplayError, StateError, StepFailed, Stopped
+from pol.machines.form import CLOSE
 from pol.machines.pool import GroupPool, Roots
 from pol.rules.commitment import boundary_root
 from pol.values import f32_bits
 from pol.work.places import boundary_step
 from pol.work.records import Boundary
-from pol.work.shares import SegmentEnd, SegmentTask, train_segment
+from pol.work.shares import SegmentEnd, SegmentTask, UpdateEnd, UpdateTask, compute_update, train_segment
 
 
 def train_together(pool: GroupPool, task: SegmentTask, roots: Roots, ends: float, stop: Event) -> SegmentEnd:
@@ -50,3 +51,24 @@ def train_together(pool: GroupPool, task: SegmentTask, roots: Roots, ends: float
     except (JobError, StateError, ExecutionError, ReplayError) as error:
         return SegmentEnd(refused=str(error))
     return SegmentEnd(tuple(boundaries), tuple(losses))
+
+
+def close_together(pool: GroupPool, task: UpdateTask, ends: float, stop: Event) -> UpdateEnd:
+    """Compute the update of a share on a group, and write it and the slot's local state after the round.
+
+    The result is that of :func:`pol.work.shares.compute_update`. Raises PoolError as :func:`train_together` does.
+    """
+    reads = task.opening, task.global_end, task.local_end
+    try:
+        with pool.group(task.job, compute_update.__name__, lambda _: False, ends, stop) as group:
+            if group.hash(CLOSE, reads) != (task.opening_root, *task.roots):
+                return UpdateEnd(refused="states do not have the roots that the chain or an earlier task names")
+            update_root, local_root = group.make(CLOSE, reads)
+            for index, path in enumerate((task.update, task.local_out)):
+                with path.open("xb") as file:
+                    file.writelines(group.made(index))
+    except Stopped as stopped:
+        return UpdateEnd(stopped=str(stopped))
+    except (JobError, StateError, ExecutionError, ReplayError) as error:
+        return UpdateEnd(refused=str(error))
+    return UpdateEnd(update_root=update_root, local_out_root=local_root)

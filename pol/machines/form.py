@@ -9,13 +9,15 @@ numerical library.
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
+from itertools import chain
 from typing import Annotated
 
 from domain.bounds import Hash, Length, Range, Size, check
 from domain.errors import Refusal
 from host.confines import read_confines
 from host.sandbox import usable_memory
-from pol.errors import ExecutionError
+from pol.errors import ExecutionError, ReplayError
 from pol.executor.names import DEFAULT_ENGINE, Engine
 from pol.split.machine import LINK_SPEED, SLOT_SPEED, Machine
 from pol.values import TensorSpec
@@ -25,6 +27,8 @@ PATIENCE = 600.0
 """Default of the longest time in seconds that a machine waits for another one."""
 GLOBAL, LOCAL = "global.", "local."
 """The beginnings of the names of tensors in the step program."""
+CLOSE, OUTER = "close", "outer"
+"""The programs at the end of a round: one makes a share's update, and one the next global state."""
 MACHINES_MAX = 64
 """Most machines of a group."""
 _SHAPE = re.compile("([0-9]{1,2})(?:x([0-9]{1,2}))?")
@@ -33,6 +37,7 @@ _Number = Annotated[int, Range(0, 2**63 - 1)]
 _Positive = Annotated[int, Range(1, 2**63 - 1)]
 _Tensors = Annotated[tuple[TensorSpec, ...], Length(0, _LIST_MAX)]
 _Machine = Annotated[int, Range(0, _LIST_MAX)]
+_Machines = Annotated[tuple[_Machine, ...], Length(0, _LIST_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,11 +59,54 @@ class GroupSpec:
 
 
 @dataclass(frozen=True, slots=True)
+class FileForm:
+    """The machines of the tensors of a file, in the order of its tensors.
+
+    ``keepers`` has the machine that looks after each tensor, and ``readers`` all machines that need it.
+    """
+
+    keepers: _Machines
+    readers: Annotated[tuple[_Machines, ...], Length(0, _LIST_MAX)]
+
+    def fits(self, specs: Sequence[TensorSpec], used: Sequence[int]) -> bool:
+        """Return whether each tensor has a keeper that reads it, and all machines are in ``used``."""
+        return (
+            len(self.keepers) == len(self.readers) == len(specs)
+            and all(keeper in reading for keeper, reading in zip(self.keepers, self.readers, strict=True))
+            and {machine for reading in self.readers for machine in reading} <= set(used)
+        )
+
+    def names(self, specs: Sequence[TensorSpec], machine: int) -> set[str]:
+        """Return the names of the tensors that a machine needs."""
+        return {spec.name for spec, reading in zip(specs, self.readers, strict=True) if machine in reading}
+
+
+@dataclass(frozen=True, slots=True)
+class EndForm:
+    """The files of a program at the end of a round: those that it reads, and those that it writes.
+
+    The last file that ``outer`` reads stands for the updates of all slots.
+    """
+
+    reads: Annotated[tuple[FileForm, ...], Length(2, 3)]
+    writes: Annotated[tuple[FileForm, ...], Length(1, 2)]
+
+
+@dataclass(frozen=True, slots=True)
+class EndFile:
+    """A file that a program at the end of a round reads or writes: its tensors, and their machines."""
+
+    specs: tuple[TensorSpec, ...]
+    form: FileForm
+
+
+@dataclass(frozen=True, slots=True)
 class SlotForm:
     """A leader's knowledge of a job and of a plan for it: numbers, hashes, and the tensors of the states.
 
-    ``used`` are the machines that the plan uses. ``keepers`` has the machine that looks after each tensor, first of the
-    global and then of the local state. ``has_own_states`` says whether slots begin with local states of their own.
+    ``used`` are the machines that the plan uses. ``files`` has the machines of the tensors of the global and of the
+    local state in a step. ``has_own_states`` says whether slots begin with local states of their own. ``close`` and
+    ``outer`` are the programs at the end of a round; ``close`` makes an update of any kind.
     """
 
     job_id: Hash
@@ -73,8 +121,11 @@ class SlotForm:
     has_own_states: bool
     stages: _Positive
     rows: _Positive
+    update_tensors: _Tensors
     used: Annotated[tuple[_Machine, ...], Length(1, _LIST_MAX)]
-    keepers: Annotated[tuple[_Machine, ...], Length(0, 2 * _LIST_MAX)]
+    files: Annotated[tuple[FileForm, ...], Length(2, 2)]
+    close: EndForm
+    outer: EndForm
 
     @property
     def states(self) -> tuple[tuple[TensorSpec, ...], tuple[TensorSpec, ...]]:
@@ -89,7 +140,27 @@ class SlotForm:
     @property
     def keeper_of(self) -> dict[str, int]:
         """The machine that looks after each tensor, by the tensor's name in the step program."""
-        return dict(zip(self.tensors, self.keepers, strict=True))
+        first, second = self.files
+        return dict(zip(self.tensors, (*first.keepers, *second.keepers), strict=True))
+
+    def reads(self, program: str, number: int) -> tuple[EndFile, ...]:
+        """Return the ``number`` files that a program at the end of a round reads.
+
+        Raises ReplayError if it does not read so many.
+        """
+        count = 3 if program == CLOSE else 1 + self.slots
+        if number != count:
+            raise ReplayError(f"a round needs one update for each of {self.slots} slots, not {number - 1}")
+        if program == CLOSE:
+            specs = self.global_tensors, self.global_tensors, self.local_tensors
+            return tuple(map(EndFile, specs, self.close.reads))
+        opening, update = map(EndFile, (self.global_tensors, self.update_tensors), self.outer.reads)
+        return opening, *[update] * self.slots
+
+    def writes(self, program: str) -> tuple[EndFile, ...]:
+        """Return the files that a program at the end of a round writes."""
+        specs = (self.update_tensors, self.local_tensors) if program == CLOSE else (self.global_tensors,)
+        return tuple(map(EndFile, specs, (self.close if program == CLOSE else self.outer).writes))
 
 
 Shape = int | tuple[int, int]
@@ -159,11 +230,25 @@ def named_tensors(first: Sequence[TensorSpec], second: Sequence[TensorSpec]) -> 
     return {prefix + spec.name: spec for prefix, specs in ((GLOBAL, first), (LOCAL, second)) for spec in specs}
 
 
+def _files(form: SlotForm) -> list[EndFile]:
+    """Return all files of a form. Raises ValueError if a program reads or writes another number of files."""
+    first, second = form.states
+    update = form.update_tensors
+    forms = form.files, form.close.reads, form.close.writes, form.outer.reads, form.outer.writes
+    specs = (first, second), (first, first, second), (update, second), (first, update), (first,)
+    pairs = [zip(tensors, files, strict=True) for files, tensors in zip(forms, specs, strict=True)]
+    return [EndFile(*pair) for pair in chain(*pairs)]
+
+
+def _fits(file: EndFile, used: Sequence[int]) -> bool:
+    return file.form.fits(file.specs, used)
+
+
 def checked(form: SlotForm) -> SlotForm:
     """Return a form that a process in the sandbox made. Raises WorkerDied if it is out of bounds."""
     try:
         check(form)
-        fits = len(form.keepers) == len(form.tensors) and set(form.keepers) <= set(form.used)
+        fits = all(map(partial(_fits, used=form.used), _files(form)))
     except (Refusal, ValueError, TypeError, AttributeError) as error:
         raise WorkerDied(f"the form of the job is out of bounds: {error}") from None
     if not fits:

@@ -6,54 +6,27 @@ new group of the machines that are left begins at the last boundary, with a new 
 """
 
 import logging
-import secrets
 import shutil
-import time
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from functools import partial
 from itertools import count
 from pathlib import Path
 from typing import Self, TypeVar
 
-from domain.hashing import hash_fields, merkle_root, u32
-from pol.errors import NotFinite, NotFiniteStep, ReplayError, StateError, StepFailed
-from pol.machines.form import GLOBAL, LOCAL, FormOf, GroupSpec, SlotForm
-from pol.machines.messages import (
-    LOST,
-    MEMORY,
-    NOT_FINITE,
-    OUT_OF_RANGE,
-    STATE,
-    EngineSpec,
-    Failed,
-    Held,
-    Join,
-    Joined,
-    MachineSpec,
-    Open,
-    Train,
-)
+from pol.errors import ReplayError, StateError
+from pol.machines.form import FormOf, GroupSpec, SlotForm
+from pol.machines.members import Members, Trained
 from pol.machines.starters import MachinesLost, Needs, Processes, Starter
-from pol.machines.stream import LinkError
-from pol.rules.commitment import boundary_root, chunk_leaf
-from pol.state.layout import header_chunk, tensor_chunks
+from pol.rules.commitment import boundary_root
 from pol.state.merge import merged_pieces
-from pol.values import TensorSpec, f32_number, mean_metrics
-from pol.work.executor import OutOfMemory, PoolError, WorkerDied
+from pol.values import TensorSpec, mean_metrics
 from pol.work.places import boundary_step, check_segment
 from pol.work.records import Boundary, RoundSlot
 
 R = TypeVar("R")
-T = TypeVar("T", Joined, Held)
 _log = logging.getLogger("assay.machines")
 
-_GRACE = 10.0
-"""Time in seconds in which the other members report why they cannot go on, after one has failed."""
-_LOOK_SECONDS = 0.2
-_HASH_SIZE = 32
 _READ_BYTES = 1 << 20
 OnStep = Callable[[int, float], None]
 
@@ -64,195 +37,6 @@ def _go_on() -> None:
 
 class GroupLost(ReplayError):
     """The error of a group that has no machine left, or whose machines have never met."""
-
-
-@dataclass(frozen=True, slots=True)
-class Trained:
-    """The end of some steps: the roots of both states, and the metrics of each step in the order of the job."""
-
-    roots: tuple[bytes, bytes]
-    metrics: tuple[tuple[float, ...], ...]
-
-
-class Members:
-    """The processes of one plan. They end together, at the first failure of one of them."""
-
-    def __init__(
-        self, form: SlotForm, spec: GroupSpec, starter: Starter, needs: Needs, check: Callable[[], None]
-    ) -> None:
-        """Start the members, and connect them.
-
-        They end if ``check``, which is called often during a command, raises an error.
-        """
-        self._form, self._spec, self._check = form, spec, check
-        self.sent = self.messages = self.cpu_us = 0
-        self._kept = form.keeper_of
-        self._specs = form.tensors
-        chunks = sum(tensor_chunks(tensor) for tensor in self._specs.values())
-        steps, metrics = form.segment_steps, len(form.metrics)
-        self._limit = (1 << 20) + 2 * _HASH_SIZE * chunks + 2_048 * len(self._specs) + 16 * steps * max(1, metrics)
-        self._links = starter.start(form.used, needs)
-        key, group = secrets.token_bytes(32), secrets.token_bytes(32)
-        joined = self._all(
-            Join(
-                directory=str(needs.directory),
-                machine=MachineSpec(spec.machine.speed, spec.machine.memory, spec.machine.bandwidth),
-                machines=spec.machines,
-                stages=form.stages,
-                rows=form.rows,
-                engine=EngineSpec(spec.engine.name, spec.engine.device, spec.engine.threads),
-                key=key,
-                context=hash_fields("assay/machines", group, form.job_id, u32(form.stages), u32(form.rows)),
-                patience_ms=int(1000 * spec.patience),
-            ),
-            Joined,
-        )
-        self.pids = {machine: answer.process for machine, answer in joined.items()}
-        """The process of each machine, by its number there."""
-
-    def open(self, global_path: Path, local_path: Path) -> tuple[bytes, bytes]:
-        """Let each member read its tensors. Return the roots of both states, computed from the members' hashes."""
-        return self._roots(self._all(Open(str(global_path), str(local_path)), Held))
-
-    def train(self, slot: int, begin: int, steps: int, folder: Path) -> Trained:
-        """Run ``steps`` steps from step ``begin``, and return what they reach.
-
-        The members write their pieces of the states into ``folder``.
-        """
-        commands = {
-            machine: Train(
-                begin=begin,
-                steps=steps,
-                slot=slot,
-                global_path=str(folder / f"{machine}.global"),
-                local_path=str(folder / f"{machine}.local"),
-            )
-            for machine in self._links
-        }
-        answers = self._each(commands, Held)
-        return Trained(self._roots(answers), self._metrics(answers, steps))
-
-    def pieces(self, folder: Path, state: str) -> list[Path]:
-        """Return the pieces of a state (``global`` or ``local``) that members wrote into ``folder``."""
-        return [folder / f"{machine}.{state}" for machine in self._links]
-
-    @property
-    def are_over(self) -> bool:
-        """True if the members have ended."""
-        return not self._links
-
-    def close(self) -> None:
-        """End all members."""
-        if self._links:
-            with ThreadPoolExecutor(len(self._links)) as threads:
-                for link in self._links.values():
-                    threads.submit(link.end)
-        self._links.clear()
-
-    def _all(self, command: Join | Open, kind: type[T]) -> dict[int, T]:
-        return self._each(dict.fromkeys(self._links, command), kind)
-
-    def _each(self, commands: Mapping[int, Join | Open | Train], kind: type[T]) -> dict[int, T]:
-        """Send each member its command, and return the answers. Raises MachinesLost if a member is lost, and the error
-        of the step if it has no result. In both cases all members have ended.
-        """
-        answers: dict[int, T] = {}
-        failures: dict[int, Failed] = {}
-        silent: dict[int, str] = {}
-        try:
-            waiting = {self._links[machine].ask(command, self._limit): machine for machine, command in commands.items()}
-            deadline = time.monotonic() + self._spec.patience * (len(waiting) + 1)
-            while waiting:
-                left = max(0.0, deadline - time.monotonic())
-                done, _ = wait(waiting, min(left, _LOOK_SECONDS), FIRST_COMPLETED)
-                self._check()
-                for future in done:
-                    machine = waiting.pop(future)
-                    try:
-                        answer = future.result()
-                    except (LinkError, PoolError, OSError) as error:
-                        why = str(error)
-                        silent[machine] = why if why.startswith("machine ") else f"machine {machine}: {why}"
-                        continue
-                    if isinstance(answer, Failed):
-                        failures[machine] = answer
-                    elif isinstance(answer, kind):
-                        answers[machine] = answer
-                    else:
-                        silent[machine] = f"machine {machine} sent something else than an answer"
-                if not done and not left:
-                    silent |= {machine: f"machine {machine} did not answer in time" for machine in waiting.values()}
-                    break
-                if failures or silent:
-                    deadline = min(deadline, time.monotonic() + _GRACE)
-            if failures or silent:
-                self._raise(failures, silent)
-        except BaseException:
-            self.close()
-            raise
-        return answers
-
-    def _raise(self, failures: Mapping[int, Failed], silent: Mapping[int, str]) -> None:
-        """Raise the error that explains the failures best: that of the job, then that of a machine."""
-        own = [failure for failure in failures.values() if failure.kind in (NOT_FINITE, OUT_OF_RANGE)]
-        if own:
-            first = min(own, key=lambda failure: (failure.step, failure.kind, failure.field))
-            if first.kind == NOT_FINITE:
-                error = NotFinite(first.field, first.reason)
-                raise NotFiniteStep(first.step, error.field, error.reason)
-            raise StepFailed(first.step, first.field, first.reason)
-        for machine, failure in failures.items():
-            if failure.kind == STATE:
-                raise StateError(failure.field, failure.reason)
-            if failure.kind == MEMORY:
-                limit = f"{self._spec.memory} bytes" if self._spec.memory else "three quarters of its machine's"
-                raise OutOfMemory(f"machine {machine} needs more memory than {limit}")
-            if failure.kind != LOST:
-                raise WorkerDied(f"machine {machine} failed: {failure.reason}")
-        accused = {failure.machine: failure.reason for failure in failures.values()}
-        lost = silent or {machine: reason for machine, reason in accused.items() if machine not in failures}
-        if not lost:
-            # Members blame each other, and cannot go on together: the one that most of them miss has to go.
-            blames = Counter(failure.machine for failure in failures.values())
-            most = max(blames, key=lambda machine: (blames[machine], machine))
-            lost = {most: accused[most]}
-        raise MachinesLost(sorted(lost), "; ".join(sorted(set(lost.values()))))
-
-    def _roots(self, answers: Mapping[int, Held]) -> tuple[bytes, bytes]:
-        leaves: dict[str, tuple[bytes, ...]] = {}
-        for machine, answer in answers.items():
-            self.sent += answer.sent
-            self.messages += answer.messages
-            self.cpu_us += answer.cpu_us
-            for tensor in answer.tensors:
-                spec = self._specs.get(tensor.name)
-                if spec is None or self._kept[tensor.name] != machine:
-                    raise WorkerDied(f"machine {machine} reports a tensor that is not its own: {tensor.name!r}")
-                if len(tensor.leaves) != _HASH_SIZE * tensor_chunks(spec):
-                    raise WorkerDied(f"machine {machine} reports hashes that do not fit {tensor.name!r}")
-                starts = range(0, len(tensor.leaves), _HASH_SIZE)
-                leaves[tensor.name] = tuple(tensor.leaves[start : start + _HASH_SIZE] for start in starts)
-        if len(leaves) != len(self._specs):
-            raise WorkerDied("the machines do not report all tensors")
-        first, second = self._form.states
-        return _root(GLOBAL, first, leaves), _root(LOCAL, second, leaves)
-
-    def _metrics(self, answers: Mapping[int, Held], steps: int) -> tuple[tuple[float, ...], ...]:
-        """Return the metrics of each step, in the order of the job."""
-        found = {metric.name: metric.values for answer in answers.values() for metric in answer.metrics}
-        names = self._form.metrics
-        if found.keys() != set(names) or any(len(v) != steps for v in found.values()):
-            raise WorkerDied("the machines do not report each metric for each step")
-        values = [[f32_number(bits) for bits in found[name]] for name in names]
-        return tuple(zip(*values, strict=True)) if values else ((),) * steps
-
-
-def _root(prefix: str, specs: Sequence[TensorSpec], leaves: Mapping[str, Sequence[bytes]]) -> bytes:
-    """Return the root of a state (:class:`pol.state.canonical.StateTree`) from the hashes of its tensors' chunks."""
-    ordered = sorted(specs, key=lambda spec: spec.name)
-    return merkle_root(
-        [chunk_leaf(header_chunk(specs)), *(leaf for spec in ordered for leaf in leaves[prefix + spec.name])]
-    )
 
 
 class Group:
@@ -283,6 +67,7 @@ class Group:
         self._numbers = count(1)
         self._at: tuple[Path, Path] | None = None
         self._pieces: tuple[list[Path], list[Path]] | None = None
+        self._made: list[tuple[list[Path], tuple[TensorSpec, ...]]] = []
         self._own: Path | None = None
         self._roots: tuple[bytes, bytes] | None = None
         self.form: SlotForm
@@ -353,8 +138,47 @@ class Group:
         """Run the first step of a slot in round 0 from where the group stands; errors as in :meth:`run_segment`."""
         self._train(slot, 0, 1)
 
+    def hash(self, program: str, reads: Sequence[Path]) -> tuple[bytes, ...]:
+        """Return the roots of the files that a program at the end of a round reads; see :meth:`make`.
+
+        Raises StateError if one of them is not a state with the job's tensors.
+        """
+        return self._without_states(lambda: self.members.hash(program, reads))
+
+    def make(self, program: str, reads: Sequence[Path]) -> tuple[bytes, ...]:
+        """Run a program at the end of a round on files, and return the roots of the states that it makes.
+
+        ``close`` reads the global state at the beginning of a round, and both states at the share's last boundary. It
+        makes the update and the slot's local state after the round. ``outer`` reads the global state at the beginning
+        and the updates of all slots, and makes the next global state. No machine holds more of a file than what it
+        needs. The group then stands at no states.
+
+        Raises UpdateFailed or AggregationFailed if there is no result, and StateError if a file is not a state with the
+        job's tensors. Raises ReplayError if there is not one update per slot, or no machine is left.
+        """
+
+        def attempt() -> tuple[bytes, ...]:
+            folder = self._new_folder()
+            try:
+                roots = self.members.make(program, reads, folder)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
+            self._stand(folder, None, None)
+            files = enumerate(self.form.writes(program))
+            self._made = [(self.members.pieces(folder, str(index)), file.specs) for index, file in files]
+            return roots
+
+        return self._without_states(attempt)
+
+    def made(self, index: int) -> Iterator[bytes]:
+        """Return the canonical bytes of one of the states that the last program has made."""
+        return merged_pieces(*self._made[index])
+
     def _train(self, slot: int, begin: int, steps: int) -> Trained:
         """Run some steps; after a loss again, on the machines that are left."""
+        if self._roots is None:
+            raise ReplayError("the group has opened no states")
 
         def attempt() -> Trained:
             folder = self._new_folder()
@@ -458,13 +282,26 @@ class Group:
 
     def _again(self, attempt: Callable[[], R], lost: MachinesLost | None = None) -> R:
         """Open the last states, and make an attempt; after each loss again, with the machines that are left."""
+
+        def from_states() -> R:
+            self._open()
+            return attempt()
+
+        return self._repeat(from_states, lost)
+
+    def _without_states(self, attempt: Callable[[], R]) -> R:
+        """Make an attempt for which members free their states; after each loss again."""
+        self._stand(None, None, None)
+        self._roots = None
+        return self._repeat(attempt)
+
+    def _repeat(self, attempt: Callable[[], R], lost: MachinesLost | None = None) -> R:
         while True:
             try:
                 if lost is not None:
                     self._bytes, self._messages, self._cpu_us = self.sent, self.messages, self.cpu_us
                     self._lose(lost)
                     self.members = self._start()
-                self._open()
                 return attempt()
             except MachinesLost as error:
                 lost = error
@@ -489,7 +326,7 @@ class Group:
         """Note where the states are, and remove the group's own files of the states before."""
         if self._own is not None:
             shutil.rmtree(self._own, ignore_errors=True)
-        self._own, self._at, self._pieces = folder, at, pieces
+        self._own, self._at, self._pieces, self._made = folder, at, pieces, []
 
     def _new_folder(self) -> Path:
         folder = self.folder / str(next(self._numbers))

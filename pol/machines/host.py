@@ -18,7 +18,7 @@ from typing import Final
 from host.files import link_whole
 from host.sandbox import usable_memory
 from pol.machines.door import PORTS_VARIABLE, Address, Door, port_range
-from pol.machines.messages import LOST, Failed, Held, Join, Joined, Open, Train
+from pol.machines.messages import LOST, Failed, Held, Join, Joined, Work, with_paths
 from pol.machines.process import MemberProcess
 from pol.machines.sealing import Opener
 from pol.machines.stream import LinkError, LostMachine
@@ -130,15 +130,15 @@ def join(
 
 
 def ask(
-    _place: Workplace, group: bytes, number: int, command: Open | Train, files: tuple[Path, Path], limit: int
+    _place: Workplace, group: bytes, number: int, command: Work, files: tuple[Path, ...], limit: int
 ) -> Held | Failed:
-    """Give the member a command with the paths of two files; return its answer of at most ``limit`` bytes."""
+    """Give the member a command with the paths of its files; return its answer of at most ``limit`` bytes."""
     own = _find(group, number)
     with own.turn:
         process = own.process
         if process is None or own.is_over:
             raise LinkError("the group ended")
-        full = replace(command, global_path=str(files[0]), local_path=str(files[1]))
+        full = with_paths(command, tuple(map(str, files)))
         answer: Held | Failed = process.ask(full, Held, limit)
         own.used = time.monotonic()
         return answer

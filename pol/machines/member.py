@@ -21,6 +21,8 @@ from pol.job.dataset import batch_at
 from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
 from pol.machines.channel import Channel
+from pol.machines.ends import Ends
+from pol.machines.form import GLOBAL, LOCAL
 from pol.machines.messages import (
     COMMAND_BYTES_MAX,
     LOST,
@@ -30,17 +32,20 @@ from pol.machines.messages import (
     OUT_OF_RANGE,
     STATE,
     Failed,
+    Hash,
     Held,
     Join,
     Joined,
+    Make,
     MetricValues,
     Open,
     TensorLeaves,
     Train,
+    Work,
     receive,
     send,
 )
-from pol.machines.parts import keepers, state_specs_of
+from pol.machines.parts import state_specs_of, step_files
 from pol.machines.stream import LinkError, LostMachine, Stream
 from pol.rules.schedule import batch_number
 from pol.split.exchanges import Moves, Out
@@ -49,8 +54,8 @@ from pol.split.member import Member
 from pol.split.plan import make_plan
 from pol.state.arrays import Array, canonical_array
 from pol.state.canonical import state_pieces, tensor_leaves
-from pol.state.pieces import read_tensors
-from pol.values import f32_bits
+from pol.state.pieces import iter_tensors
+from pol.values import TensorSpec, f32_bits
 
 T = TypeVar("T")
 _log = logging.getLogger("assay.machines")
@@ -69,11 +74,14 @@ class _Slot:
         machine = Machine(speed=spec.speed, memory=spec.memory, bandwidth=spec.bandwidth)
         plan = make_plan(document.step, [machine] * command.machines, command.stages, command.rows)
         engine = Engine(command.engine.name, command.engine.device, command.engine.threads)
-        self._member = Member(plan, number, document.seed, backend(engine, bounded=False))
-        kept = keepers(plan, document)
-        self._kept = [name for name in sorted(kept) if kept[name] == number]
+        computing = backend(engine, bounded=False)
+        self._member = Member(plan, number, document.seed, computing)
+        self._number, self._files = number, step_files(plan, document)
         specs = state_specs_of(document)
+        keepers = (*self._files[0].keepers, *self._files[1].keepers)
+        self._kept = sorted(name for name, keeper in zip(specs, keepers, strict=True) if keeper == number)
         self._read = {name for name in (*self._member.inputs, *self._kept) if name in specs}
+        self._ends = Ends(self._loaded, number, len(plan.used), machine, computing, self._drive)
         self._tensors: dict[str, Array] = {}
         self._leaves: dict[str, bytes] = {}
         self._sent = self._messages = 0
@@ -87,19 +95,51 @@ class _Slot:
             except LinkError as error:
                 raise LostMachine(other, error.reason) from None
 
-    def open(self, command: Open) -> Held:
-        """Read the tensors that this machine needs."""
+    @property
+    def _specs(self) -> tuple[Sequence[TensorSpec], Sequence[TensorSpec]]:
         document = self._loaded.job.document
+        return document.global_tensors, document.local_tensors
+
+    def open(self, command: Open) -> Held:
+        """Read the tensors that this machine needs, and report the hashes of all of them."""
+        self._forget()
+        paths = command.global_path, command.local_path
+        for prefix, path, specs, file in zip((GLOBAL, LOCAL), paths, self._specs, self._files, strict=True):
+            names = {name.removeprefix(prefix) for name in self._read if name.startswith(prefix)}
+            needed = file.names(specs, self._number)
+            there = [spec for spec in specs if spec.name in needed] if command.is_cut else specs
+            self._tensors |= {prefix + name: array for name, array in iter_tensors(Path(path), there, names)}
+        return self._held({}, sorted(self._read))
+
+    def hash(self, command: Hash) -> Held:
+        """Hash this machine's tensors of the files that a program at the end of a round reads."""
+        self._forget()
+        return self._answer(self._ends.hash(command), {})
+
+    def make(self, command: Make) -> Held:
+        """Run this machine's part of a program at the end of a round."""
+        self._forget()
+        try:
+            return self._answer(self._ends.make(command), {})
+        except (NotFinite, OutOfRange) as error:
+            raise StepError(-1, error) from None
+
+    def _forget(self) -> None:
+        """Free all tensors. They may be those of another share."""
         self._leaves.clear()
         self._tensors.clear()
-        for prefix, path, specs in (
-            ("global.", command.global_path, document.global_tensors),
-            ("local.", command.local_path, document.local_tensors),
-        ):
-            names = {name.removeprefix(prefix) for name in self._read if name.startswith(prefix)}
-            found = read_tensors(Path(path), specs, names)
-            self._tensors |= {prefix + name: array for name, array in found.items()}
-        return self._held({})
+
+    def answer(self, command: Work) -> Held:
+        """Do what a command says."""
+        match command:
+            case Open():
+                return self.open(command)
+            case Train():
+                return self.train(command)
+            case Hash():
+                return self.hash(command)
+            case Make():
+                return self.make(command)
 
     def train(self, command: Train) -> Held:
         """Run a segment, and write the tensors that this machine looks after."""
@@ -111,7 +151,7 @@ class _Slot:
             own = {name.removeprefix(prefix): self._tensors[name] for name in self._kept if name.startswith(prefix)}
             with Path(path).open("xb") as file:
                 file.writelines(state_pieces(own))
-        return self._held(values)
+        return self._held(values, self._kept)
 
     def _step(self, step: int, slot: int) -> dict[str, Array]:
         """Run a step, and return the metrics that this machine computes.
@@ -170,15 +210,18 @@ class _Slot:
                 raise LostMachine(other, error.reason) from None
         return result
 
-    def _held(self, values: Mapping[str, Sequence[int]]) -> Held:
-        for name in self._kept:
+    def _held(self, values: Mapping[str, Sequence[int]], names: Sequence[str]) -> Held:
+        for name in names:
             if name not in self._leaves:
                 self._leaves[name] = b"".join(tensor_leaves(self._tensors[name], name))
+        return self._answer({name: self._leaves[name] for name in names}, values)
+
+    def _answer(self, leaves: Mapping[str, bytes], values: Mapping[str, Sequence[int]]) -> Held:
         sent, messages = self._sent, self._messages
         self._sent = self._messages = 0
         before, self._cpu = self._cpu, time.process_time()
         return Held(
-            tensors=tuple(TensorLeaves(name, self._leaves[name]) for name in self._kept),
+            tensors=tuple(TensorLeaves(name, own) for name, own in leaves.items()),
             metrics=tuple(MetricValues(name, tuple(own)) for name, own in values.items()),
             sent=sent,
             messages=messages,
@@ -187,7 +230,7 @@ class _Slot:
 
 
 class StepError(Exception):
-    """The error of a step that has no result."""
+    """The error of a step that has no result; its number is -1 if it is a program at the end of a round."""
 
     def __init__(self, step: int, error: NotFinite | OutOfRange) -> None:
         super().__init__(str(error))
@@ -234,19 +277,17 @@ def main(
     slot: _Slot | None = None
     try:
         while True:
-            kinds = (Join,) if slot is None else (Open, Train)
-            command: Join | Open | Train = receive(leader, kinds, COMMAND_BYTES_MAX, _FOREVER)
+            kinds = (Join,) if slot is None else (Open, Train, Hash, Make)
+            command: Join | Work = receive(leader, kinds, COMMAND_BYTES_MAX, _FOREVER)
             answer: Joined | Held
             try:
                 if slot is None:
                     assert isinstance(command, Join)
                     streams = {other: Stream(descriptor, f"machine {other}") for other, descriptor in peers.items()}
                     slot, answer = _Slot(number, streams, command), Joined(os.getpid())
-                elif isinstance(command, Open):
-                    answer = slot.open(command)
                 else:
-                    assert isinstance(command, Train)
-                    answer = slot.train(command)
+                    assert not isinstance(command, Join)
+                    answer = slot.answer(command)
             except Exception as error:  # noqa: BLE001  (the leader hears of every error)
                 _log.debug("machine %s fails", number, exc_info=True)
                 send(leader, _failed(error), time.monotonic() + command_patience(command))
@@ -258,6 +299,6 @@ def main(
         os._exit(0)
 
 
-def command_patience(command: Join | Open | Train) -> float:
+def command_patience(command: Join | Work) -> float:
     """Return the longest time in seconds to report a failure."""
     return command.patience_ms / 1000 if isinstance(command, Join) else 60.0

@@ -5,7 +5,7 @@ that the leader expects, and memory grows only with the bytes that arrive.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from domain import codec
@@ -17,12 +17,14 @@ from pol.machines.stream import READ_BYTES_MAX, LinkError, Stream
 _LENGTH_SIZE = 4
 COMMAND_BYTES_MAX = 1 << 20
 """Largest message of a leader in bytes."""
-_NAMES_MAX = 10_000
+_NAMES_MAX = 1 << 20
+_FILES_MAX = 10_000
 _STEPS_MAX = 1 << 24
 _Number = Annotated[int, Range(0, 2**63 - 1)]
 _Text = Annotated[str, Size(1, 4_096)]
 _Key = Annotated[bytes, Size(32, 32)]
 _Place = Annotated[int, Range(-1, 2**63 - 1)]
+_Paths = Annotated[tuple[_Text, ...], Length(1, _FILES_MAX)]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,10 +65,14 @@ class Join:
 
 @dataclass(frozen=True, slots=True)
 class Open:
-    """The command to read the member's tensors from the files of a global and a local state."""
+    """The command to read the member's tensors from the files of a global and a local state.
+
+    If ``is_cut`` is true, the files have only these tensors.
+    """
 
     global_path: _Text
     local_path: _Text
+    is_cut: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +90,30 @@ class Train:
 
 
 @dataclass(frozen=True, slots=True)
+class Hash:
+    """The command to hash the member's tensors of the files that a program at the end of a round reads.
+
+    ``program`` is ``close`` or ``outer``. If ``is_cut`` is true, each file has only the tensors that the member needs.
+    """
+
+    program: _Text
+    reads: _Paths
+    is_cut: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Make:
+    """The command to run a program at the end of a round, and to write the member's tensors of its results into new
+    files. The other fields are as in :class:`Hash`.
+    """
+
+    program: _Text
+    reads: _Paths
+    is_cut: bool
+    writes: _Paths
+
+
+@dataclass(frozen=True, slots=True)
 class Joined:
     """The answer to ``Join``: the member is connected to the others. ``process`` is its number on its machine."""
 
@@ -92,7 +122,10 @@ class Joined:
 
 @dataclass(frozen=True, slots=True)
 class TensorLeaves:
-    """The hashes of the chunks of a tensor, one after another. ``name`` begins with ``global.`` or ``local.``."""
+    """The hashes of the chunks of a tensor, one after another.
+
+    ``name`` begins with ``global.`` or ``local.``, or with the number of a file (``0.``) that the command names.
+    """
 
     name: Annotated[str, Size(1, 1_024)]
     leaves: Annotated[bytes, Size(0, 2**40)]
@@ -108,7 +141,7 @@ class MetricValues:
 
 @dataclass(frozen=True, slots=True)
 class Held:
-    """The answer to ``Open`` and ``Train``: the member's tensors, and its metrics.
+    """The answer to all other commands: the member's tensors, and its metrics.
 
     ``sent`` is the number of bytes of arrays that the member has sent since the last answer, and ``messages`` the
     number of messages. ``cpu_us`` is the processor time of all its threads since then, in microseconds.
@@ -141,7 +174,34 @@ MEMORY, OTHER = "memory", "other"
 """Kinds of failures: another machine is lost, the job has no result, a file is not a state of the job, the member has
 too little memory, or an error that no rule foresees.
 """
-_KINDS = {cls.__name__: cls for cls in (Join, Open, Train, Joined, Held, Failed)}
+_KINDS = {cls.__name__: cls for cls in (Join, Open, Train, Hash, Make, Joined, Held, Failed)}
+Work = Open | Train | Hash | Make
+"""A command to a member that has joined its group."""
+
+
+def paths_of(command: Work) -> tuple[str, ...]:
+    """Return the paths of the files that a command names."""
+    match command:
+        case Hash():
+            return command.reads
+        case Make():
+            return *command.reads, *command.writes
+        case _:
+            return command.global_path, command.local_path
+
+
+def with_paths(command: Work, paths: Sequence[str]) -> Work:
+    """Return a command with other paths, in the order of :func:`paths_of`. Raises ValueError for another number."""
+    if len(paths) != len(paths_of(command)):
+        raise ValueError("a command has another number of paths")
+    match command:
+        case Hash():
+            return replace(command, reads=tuple(paths))
+        case Make():
+            at = len(command.reads)
+            return replace(command, reads=tuple(paths[:at]), writes=tuple(paths[at:]))
+        case _:
+            return replace(command, global_path=paths[0], local_path=paths[1])
 
 
 @dataclass(frozen=True, slots=True)

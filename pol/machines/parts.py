@@ -4,13 +4,13 @@ The machine of a tensor keeps, hashes and writes it. Daemons name functions of t
 sandbox, and do not run them, so NumPy is imported only in the functions.
 """
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pol.errors import ExecutionError
-from pol.machines.form import FormOf, GroupSpec, SlotForm, named_tensors
+from pol.machines.form import CLOSE, GLOBAL, LOCAL, OUTER, FileForm, FormOf, GroupSpec, SlotForm, named_tensors
 from pol.values import TensorSpec
 
 if TYPE_CHECKING:
@@ -23,36 +23,55 @@ def state_specs_of(document: "JobDocument") -> dict[str, TensorSpec]:
     return named_tensors(document.global_tensors, document.local_tensors)
 
 
-def keepers(plan: "Plan", document: "JobDocument") -> Mapping[str, int]:
-    """Return the machine that looks after each tensor of the states.
+def step_files(plan: "Plan", document: "JobDocument") -> tuple[FileForm, FileForm]:
+    """Return the machines of the tensors of the global and of the local state in a step.
 
-    It is the home of a tensor that the step changes. Of the other tensors, it is the first machine that reads them.
+    The keeper of a tensor is its home if the step changes it. Of the other tensors, it is the first machine that reads
+    them. Those that no node reads go where the fewest bytes are kept.
     """
     from pol.split.plan import Send
 
-    readers: dict[int, int] = {}
+    readers: dict[int, list[int]] = {}
     for action in plan.actions:
         if isinstance(action, Send):
-            readers.setdefault(action.value, action.source)
+            readers.setdefault(action.value, []).append(action.source)
         else:
             for arg in plan.program.nodes[action.offset].args:
-                readers.setdefault(arg, action.machines[0])
+                readers.setdefault(arg, []).extend(action.machines)
     numbers = {spec.name: number for number, spec in enumerate(plan.program.inputs)}
-    found = {}
-    for name in state_specs_of(document):
-        reader = readers.get(numbers.get(name, -1), plan.used[0])
-        found[name] = plan.homes.get(name, reader)
-    return found
+    specs = state_specs_of(document)
+    kept, needed = dict(plan.homes), dict[str, set[int]]()
+    for name in specs:
+        number = numbers.get(name, -1)
+        reading = [machine for machine in readers.get(number, ()) if machine in plan.starts_at(number)]
+        needed[name] = set(reading)
+        if reading:
+            kept.setdefault(name, reading[0])
+    loads = dict.fromkeys(plan.used, 0)
+    for name in specs.keys() & kept.keys():
+        loads[kept[name]] += specs[name].type.size
+    for name in sorted(specs.keys() - kept.keys(), key=lambda name: (-specs[name].type.size, name)):
+        kept[name] = min(loads, key=lambda machine: (loads[machine], machine))
+        loads[kept[name]] += specs[name].type.size
+
+    def file(prefix: str, own: Sequence[TensorSpec]) -> FileForm:
+        names = [prefix + spec.name for spec in own]
+        return FileForm(
+            keepers=tuple(kept[name] for name in names),
+            readers=tuple(tuple(sorted({kept[name], *needed[name]})) for name in names),
+        )
+
+    return file(GLOBAL, document.global_tensors), file(LOCAL, document.local_tensors)
 
 
 def forms_of(job: "Job") -> FormOf:
     """Return the function that plans a job which this process has read."""
+    from pol.machines.ends import end_of
 
     def form(spec: GroupSpec) -> SlotForm:
         document = job.document
         plan = plan_of(document, spec)
-        kept = keepers(plan, document)
-        tensors = named_tensors(document.global_tensors, document.local_tensors)
+        machines = len(plan.used)
         return SlotForm(
             job_id=job.id,
             rounds=document.rounds,
@@ -66,8 +85,11 @@ def forms_of(job: "Job") -> FormOf:
             has_own_states=bool(document.slot_states_size),
             stages=len(plan.stages),
             rows=plan.rows.machines,
+            update_tensors=tuple(job.update_tensors),
             used=tuple(plan.used),
-            keepers=tuple(kept[name] for name in tensors),
+            files=step_files(plan, document),
+            close=end_of(document, CLOSE, machines, spec.machine).form,
+            outer=end_of(document, OUTER, machines, spec.machine).form,
         )
 
     return form

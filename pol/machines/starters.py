@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 
 from pol.executor.names import Engine
 from pol.machines import host
-from pol.machines.messages import Failed, Held, Join, Joined, Open, Train
+from pol.machines.messages import Failed, Held, Join, Joined, Work, paths_of, with_paths
 from pol.machines.process import MemberProcess
 from pol.machines.sealing import seal
 from pol.machines.stream import LinkError
@@ -52,7 +52,7 @@ class Needs:
 class Link(Protocol):
     """The leader's end of a member, wherever it runs."""
 
-    def ask(self, command: Join | Open | Train, limit: int) -> "Future[Joined | Held | Failed]":
+    def ask(self, command: Join | Work, limit: int) -> "Future[Joined | Held | Failed]":
         """Give the member a command. Its answer has at most ``limit`` bytes.
 
         The future has a LinkError or a PoolError if the member, or its machine, is lost. It has no deadline: after
@@ -68,6 +68,11 @@ class Link(Protocol):
 class Starter(Protocol):
     """A way to start members."""
 
+    @property
+    def is_remote(self) -> bool:
+        """True if files have to travel to the members. Each of them then gets only the tensors that it needs."""
+        ...
+
     def start(self, machines: Sequence[int], needs: Needs) -> dict[int, Link]:
         """Start a member for each of these machines of a plan, connected to the others.
 
@@ -82,6 +87,8 @@ class Starter(Protocol):
 
 class Processes:
     """The starter on this machine: each member is a process, connected to the others by pairs of sockets."""
+
+    is_remote = False
 
     def __init__(self, machines: int) -> None:
         self._machines = machines
@@ -123,7 +130,7 @@ class _Local:
         self._process = process
         self._thread = ThreadPoolExecutor(1, "member")
 
-    def ask(self, command: Join | Open | Train, limit: int) -> "Future[Joined | Held | Failed]":
+    def ask(self, command: Join | Work, limit: int) -> "Future[Joined | Held | Failed]":
         """Give the member a command; see :class:`Link`."""
         return self._thread.submit(self._process.ask, command, Joined if isinstance(command, Join) else Held, limit)
 
@@ -149,6 +156,8 @@ class Place(Protocol):
 
 class Hosts:
     """The starter on several machines: each hosts one member, and they meet over TCP."""
+
+    is_remote = True
 
     def __init__(self, places: Callable[[], Sequence[Place]]) -> None:
         """``places`` returns the machines that can be used now, the best first."""
@@ -203,7 +212,7 @@ class _Hosted:
         self._place, self._group, self._number = place, group, number
         self._public, self._peers, self._needs = public, tuple(peers), needs
 
-    def ask(self, command: Join | Open | Train, limit: int) -> "Future[Joined | Held | Failed]":
+    def ask(self, command: Join | Work, limit: int) -> "Future[Joined | Held | Failed]":
         """Give the member a command; see :class:`Link`."""
         if isinstance(command, Join):
             try:
@@ -213,8 +222,8 @@ class _Hosted:
             bare = replace(command, directory=".", key=_NO_KEY)
             arguments = (self._needs.directory, bare, sealed, self._peers, self._needs.memory)
             return self._submit(host.join, *arguments)
-        files = Path(command.global_path), Path(command.local_path)
-        return self._submit(host.ask, replace(command, global_path=".", local_path="."), files, limit)
+        files = tuple(map(Path, paths_of(command)))
+        return self._submit(host.ask, with_paths(command, ["."] * len(files)), files, limit)
 
     def end(self) -> None:
         """End the member; see :class:`Link`."""

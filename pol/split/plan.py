@@ -132,7 +132,17 @@ def make_plan(
     """
     if rows < 1 or rows & (rows - 1) or stages < 1 or stages * rows > len(machines):
         raise ValueError(f"{len(machines)} machines cannot form {stages} stages of {rows}")
-    return _Planner(program, machines, stages, rows, batch_inputs(program) if batch is None else batch).plan()
+    named = frozenset(batch_inputs(program) if batch is None else batch)
+    given = frozenset(spec.name for spec in program.inputs) - named
+    return _Planner(program, machines, stages, rows, named, given).plan()
+
+
+def plan_end(program: Program, machines: Sequence[Machine]) -> Plan:
+    """Return the plan of a program that ends a round, such as ``close`` or ``outer``, with as many stages as possible.
+
+    It reads no batch. Each node is computed by one machine, which reads the tensors that it needs from files.
+    """
+    return _Planner(program, machines, len(machines), 1, frozenset(), frozenset()).plan()
 
 
 def sorted_nodes(program: Program, ranks: Sequence[tuple[int, ...]]) -> list[int]:
@@ -170,9 +180,16 @@ def shapes(machines: int) -> Iterator[tuple[int, int]]:
 
 class _Planner:
     def __init__(
-        self, program: Program, machines: Sequence[Machine], stages: int, rows: int, batch: Collection[str]
+        self,
+        program: Program,
+        machines: Sequence[Machine],
+        stages: int,
+        rows: int,
+        batch: frozenset[str],
+        given: frozenset[str],
     ) -> None:
-        self._program, self._machines, self._batch = program, tuple(machines), frozenset(batch)
+        """Prepare a plan. ``given`` has the inputs from which machines compute values wherever they are needed."""
+        self._program, self._machines, self._batch, self._given = program, tuple(machines), batch, given
         layers = find_layers(program, sorted(self._batch))
         self._layers = replace(layers, of_value=tuple(settle(program, layers, self._find_free())))
         self._is_given = self._find_given()
@@ -190,7 +207,7 @@ class _Planner:
 
     def _find_given(self) -> list[bool]:
         program = self._program
-        given = [spec.name not in self._batch for spec in program.inputs] + [True] * len(program.constants)
+        given = [spec.name in self._given for spec in program.inputs] + [True] * len(program.constants)
         for node in program.nodes:
             given.append(all(given[arg] for arg in node.args))
         return given
@@ -198,7 +215,7 @@ class _Planner:
     def _find_free(self) -> list[bool]:
         """Return for each value whether each machine has it without what another one computes or keeps."""
         program = self._program
-        alike = [spec.name not in program.outputs and spec.name not in self._batch for spec in program.inputs]
+        alike = [spec.name not in program.outputs and spec.name in self._given for spec in program.inputs]
         alike += [True] * len(program.constants)
         for node in program.nodes:
             alike.append(all(alike[arg] for arg in node.args))

@@ -30,6 +30,7 @@ from pol.state.arrays import (
 )
 from pol.state.layout import (
     CHUNK_SIZE,
+    OTHER_TENSORS,
     chunk_lengths,
     encoded_size,
     header_chunk,
@@ -40,7 +41,6 @@ from pol.values import TensorSpec
 NOTHING_KNOWN: Mapping[str, Sequence[bytes]] = MappingProxyType({})
 CHUNKS_AT_ONCE = 2**8
 """Number of chunks of a tensor that are hashed or copied at once."""
-OTHER_TENSORS = "its tensors are not those of the job"
 
 
 def state_specs(state: State) -> tuple[TensorSpec, ...]:

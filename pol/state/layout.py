@@ -18,6 +18,8 @@ CHUNK_SIZE = STATE_CHUNK_BYTES
 MAX_HEADER = STATE_HEADER_MAX - 4
 """Largest size of the header's JSON in bytes."""
 
+OTHER_TENSORS = "its tensors are not those of the job"
+
 
 def _sorted(specs: Sequence[TensorSpec]) -> list[TensorSpec]:
     return sorted(specs, key=lambda spec: spec.name.encode())

@@ -3,15 +3,16 @@
 This file imports no numerical library, because daemons merge what their machines wrote.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import ExitStack
 from hashlib import sha256
 from io import BufferedReader
 from pathlib import Path
+from typing import BinaryIO
 
 from host.files import open_plain
 from pol.errors import StateError
-from pol.state.layout import MAX_HEADER, header_chunk, parse_header
+from pol.state.layout import MAX_HEADER, OTHER_TENSORS, encoded_size, header_chunk, parse_header
 from pol.values import TensorSpec
 
 _COPY_BYTES = 1 << 20
@@ -58,6 +59,32 @@ def merged_pieces(
             yield from found[spec].read(spec)
         if digests is not None and [piece.hash.digest() for piece in pieces] != list(digests):
             raise StateError("state", "a piece has changed after it was written")
+
+
+def cut_piece(path: Path, specs: Sequence[TensorSpec], names: Collection[str], to: Path) -> None:
+    """Write the tensors ``names`` of the state in a file as a piece: a new file. The state has the tensors ``specs``.
+
+    Raises StateError if the file is not such a state, by its header and its size.
+    """
+    with path.open("rb") as file, to.open("xb") as piece:
+        header = header_chunk(specs)
+        if file.read(len(header)) != header or file.seek(0, 2) != encoded_size(specs):
+            raise StateError("state", OTHER_TENSORS)
+        piece.write(header_chunk([spec for spec in specs if spec.name in names]))
+        for spec, start in places_of(specs, len(header)):
+            if spec.name in names:
+                file.seek(start)
+                _copy(file, piece, spec)
+
+
+def _copy(file: BufferedReader, to: BinaryIO, spec: TensorSpec) -> None:
+    left = spec.type.size
+    while left:
+        data = file.read(min(left, _COPY_BYTES))
+        if not data:
+            raise StateError(spec.name, "is cut off in its file")
+        left -= len(data)
+        to.write(data)
 
 
 def places_of(specs: Sequence[TensorSpec], start: int) -> Iterator[tuple[TensorSpec, int]]:

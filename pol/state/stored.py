@@ -12,8 +12,8 @@ from domain.hashing import merkle_root
 from pol.errors import StateError
 from pol.rules.commitment import chunk_leaf
 from pol.state.arrays import NUMPY_DTYPES, Array, array_from_bytes
-from pol.state.canonical import CHUNKS_AT_ONCE, OTHER_TENSORS, check_values
-from pol.state.layout import CHUNK_SIZE, MAX_HEADER, encoded_size, header_chunk, parse_header
+from pol.state.canonical import CHUNKS_AT_ONCE, check_values
+from pol.state.layout import CHUNK_SIZE, MAX_HEADER, OTHER_TENSORS, encoded_size, header_chunk, parse_header
 from pol.values import TensorSpec
 
 

@@ -5,7 +5,7 @@ function returns a small record, and may write files. The data of a provider are
 recomputed here.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
 from pathlib import Path
@@ -22,15 +22,17 @@ from pol.executor.backend import computing
 from pol.executor.names import Engine
 from pol.job.document import order_terms
 from pol.replay.replay import replay_segment
+from pol.rules.commitment import boundary_root
 from pol.rules.tiers.table import tier_named
 from pol.state.arrays import State
 from pol.state.canonical import state_pieces
 from pol.state.layout import MAX_HEADER, chunk_count, chunk_lengths, encoded_size, header_chunk
-from pol.state.stored import file_root
+from pol.state.stored import StoredState, file_root
+from pol.values import TensorSpec
 from pol.work.aggregation import aggregate_part
 from pol.work.probe import work_pieces
 from validator.decide.records import Recomputed, Sizes
-from validator.work.loaded import backend_of, job_in, open_states, opened_states
+from validator.work.loaded import backend_of, job_in, open_states
 from validator.work.requests import (
     ChunkedFile,
     OpeningCheck,
@@ -108,14 +110,28 @@ def write_state(to: Path, state: State) -> bytes:
 
 
 def opening_holds(asked: OpeningCheck) -> bool:
-    """Return whether two opened states and their metrics hash to a boundary root."""
-    return opened_states(job_in(asked.directory), asked.opened) is not None
+    """Return whether two opened states and their metrics hash to a boundary root. They are read piece by piece."""
+    document, files = job_in(asked.directory).job.document, asked.opened.files
+    pairs = (files.global_state, document.global_tensors), (files.local_state, document.local_tensors)
+    try:
+        first, second = [StoredState(path.open("rb"), specs).checked_root() for path, specs in pairs]
+    except StateError:
+        return False
+    return boundary_root(first, second, asked.opened.metrics) == asked.opened.root
 
 
 def has_root(file: RootedFile) -> bool:
     """Return whether a file is a canonical state with the root that the chain names. The state may have any tensors."""
     try:
         return file_root(file.path) == file.root
+    except StateError:
+        return False
+
+
+def holds_state(path: Path, specs: Sequence[TensorSpec], root: bytes) -> bool:
+    """Return whether a file is a canonical state with these tensors and this root. It is read piece by piece."""
+    try:
+        return StoredState(path.open("rb"), specs).checked_root() == root
     except StateError:
         return False
 

@@ -1,4 +1,4 @@
-"""The recomputation of segments on several machines of one owner.
+"""The recomputation of places on several machines of one owner: segments, updates and aggregations.
 
 The answers are those of one process (:mod:`validator.work.checks.exact`, :mod:`validator.work.numerics`), byte by byte,
 but no process holds a whole state. The calling process leads the machines: it reads no job and no state, only a form of
@@ -18,27 +18,36 @@ from typing import Any, TypeVar, cast
 
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind
-from pol.errors import ReplayError, StateError, StepFailed
+from pol.errors import AggregationFailed, ReplayError, StateError, StepFailed, UpdateFailed
 from pol.executor.names import Engine
-from pol.machines.form import Shape, check_device, number_of, spec_here
+from pol.machines.form import CLOSE, OUTER, Shape, check_device, number_of, spec_here
 from pol.machines.group import Group
 from pol.machines.nodes import LANE, NodeQueues, Nodes, members_lane
 from pol.machines.pool import GroupPool, Hosting, OneGroup, Roots
 from pol.machines.processes import ProcessNodes
 from pol.replay.trial import TrialRequest, try_payload
 from pol.replay.trial_together import try_together
-from pol.rules.commitment import boundary_root
+from pol.rules.commitment import boundary_root, update_claim
 from pol.rules.tiers.exact import EXACT
 from pol.work.cluster.dispatch import NodeReport
 from pol.work.executor import Ended, Executor, address_of
 from pol.work.places import boundary_step, check_segment
 from pol.work.replayer import Lane, Replayer, start_replayer
-from pol.work.shares import share_shape
 from pol.work.trials import Trial
 from validator.decide.records import Recomputed, ReplayOutcome
 from validator.work import numerics
 from validator.work.checks import exact
-from validator.work.requests import OpenedStates, SegmentAudit, SegmentCheck, StatesReplay, StopCheck
+from validator.work.requests import (
+    AggregationAudit,
+    OpenedStates,
+    OpeningCheck,
+    SegmentAudit,
+    SegmentCheck,
+    StatesReplay,
+    StopCheck,
+    UpdateAudit,
+    UpdateCheck,
+)
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -58,7 +67,10 @@ class Together:
         self._functions: Mapping[Callable[..., Any], Callable[[Any, float, Event], Any]] = {
             exact.check_segment: self.check_segment,
             exact.check_stop: self.check_stop,
+            exact.check_update: self.check_update,
             exact.recompute_segment: self.recompute_segment,
+            exact.recompute_update: self.recompute_update,
+            exact.recompute_aggregation: self.recompute_aggregation,
             numerics.recompute_states: self.recompute_states,
             try_payload: self.try_payload,
         }
@@ -87,8 +99,82 @@ class Together:
         same = root == asked.end_root
         return ReplayOutcome(ShareReason.NONE if same else ShareReason.SEGMENT_MISMATCH, root)
 
+    def check_update(self, asked: UpdateCheck, ends: float, stop: Event) -> ReplayOutcome:
+        """Recompute the update of a share; see :func:`validator.work.checks.exact.check_update`."""
+        with self.pool.group(asked.directory, exact.check_update.__name__, _anywhere, ends, stop) as group:
+            if self._hashed(group, asked.directory, asked.round_opening, asked.closing, ends) is None:
+                return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
+            try:
+                update_root, local_root = group.make(CLOSE, _reads(asked.round_opening, asked.closing))
+            except UpdateFailed:
+                return ReplayOutcome(ShareReason.NOT_FINITE, b"")
+            update_specs, local_specs = (file.specs for file in group.form.writes(CLOSE))
+            self._watch(group)
+        root = update_claim(update_root, local_root, asked.closing.metrics)
+        if root != update_claim(asked.update_root, asked.local_root, asked.closing.metrics):
+            return ReplayOutcome(ShareReason.UPDATE_MISMATCH, root)
+        sent = (asked.update, update_specs, asked.update_root), (asked.local_out, local_specs, asked.local_root)
+        # One process hashes the files of the provider piece by piece.
+        has = all(self.pool.ask(numerics.holds_state, *each, timeout=ends - time.monotonic()) for each in sent)
+        return ReplayOutcome(ShareReason.NONE if has else ShareReason.MALFORMED, root)
+
+    def recompute_update(self, asked: UpdateAudit, ends: float, stop: Event) -> Recomputed:
+        """Recompute an update as a seat does; see :func:`validator.work.checks.exact.recompute_update`."""
+        opening, files = asked.round_opening, asked.closing.files
+        with self.pool.group(asked.directory, exact.recompute_update.__name__, _anywhere, ends, stop) as group:
+            try:
+                is_right = self._hashed(group, asked.directory, opening.path, asked.closing, ends) == opening.root
+            except StateError:
+                is_right = False
+            if not is_right:
+                return Recomputed(exact.WRONG_STATES)
+            try:
+                update_root, local_root = group.make(CLOSE, _reads(opening.path, asked.closing))
+                self._watch(group)
+            except UpdateFailed:
+                digest = EXACT.digest(asked.seed, (), chain(*map(_bytes_of, (files.global_state, files.local_state))))
+                return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
+            digest = EXACT.digest(asked.seed, (), chain(group.made(0), group.made(1)))
+        root = update_claim(update_root, local_root, asked.closing.metrics)
+        return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+
+    def recompute_aggregation(self, asked: AggregationAudit, ends: float, stop: Event) -> Recomputed:
+        """Recompute a global state as a seat does; see :func:`validator.work.checks.exact.recompute_aggregation`."""
+        files = asked.opening, *asked.updates
+        reads = [file.path for file in files]
+        with self.pool.group(asked.directory, exact.recompute_aggregation.__name__, _anywhere, ends, stop) as group:
+            try:
+                is_right = group.hash(OUTER, reads) == tuple(file.root for file in files)
+            except StateError:
+                is_right = False
+            if not is_right:
+                return Recomputed(exact.WRONG_STATES)
+            try:
+                (root,) = group.make(OUTER, reads)
+                self._watch(group)
+            except AggregationFailed:
+                digest = EXACT.digest(asked.seed, (), _bytes_of(asked.opening.path))
+                return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
+            digest = EXACT.digest(asked.seed, (), group.made(0))
+        return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+
     def check_stop(self, asked: StopCheck, ends: float, stop: Event) -> ReplayOutcome:
-        """Check that the job stops itself in a segment; see :func:`validator.work.checks.exact.check_stop`."""
+        """Check that the job stops itself in a share; see :func:`validator.work.checks.exact.check_stop`."""
+        with self.pool.group(asked.directory, exact.check_stop.__name__, _anywhere, ends, stop) as group:
+            if asked.index >= group.form.share_segments:
+                return self._check_update_stops(group, asked, ends)
+        return self._check_segment_stops(asked, ends, stop)
+
+    def _check_update_stops(self, group: Group, asked: StopCheck, ends: float) -> ReplayOutcome:
+        if self._hashed(group, asked.directory, asked.round_opening, asked.last, ends) is None:
+            return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
+        try:
+            group.make(CLOSE, _reads(asked.round_opening, asked.last))
+        except UpdateFailed:
+            return ReplayOutcome(ShareReason.NONE, b"")
+        return ReplayOutcome(ShareReason.NOT_STOPPED, b"")
+
+    def _check_segment_stops(self, asked: StopCheck, ends: float, stop: Event) -> ReplayOutcome:
         with self._opened(exact.check_stop, asked, asked.last, ends, stop) as group:
             if group is None:
                 return ReplayOutcome(ShareReason.OPENING_MISMATCH, b"")
@@ -139,6 +225,21 @@ class Together:
         """Try a payload; see :func:`pol.replay.trial.try_payload`."""
         return try_together(self.pool, request, ends, stop)
 
+    def _hashed(self, group: Group, directory: Path, opening: Path, closing: OpenedStates, ends: float) -> bytes | None:
+        """Return the root of the state at the beginning of a round, from the files that ``close`` reads.
+
+        It is None unless the states at the end are states of the job, and hash to their boundary root. Raises
+        StateError if only the first file is wrong, which no provider has sent.
+        """
+        try:
+            opening_root, first, second = group.hash(CLOSE, _reads(opening, closing))
+        except StateError:
+            check = OpeningCheck(directory, closing)
+            if self.pool.ask(numerics.opening_holds, check, timeout=ends - time.monotonic()):
+                raise
+            return None
+        return opening_root if boundary_root(first, second, closing.metrics) == closing.root else None
+
     @contextmanager
     def _opened(
         self,
@@ -174,6 +275,16 @@ def _anywhere(_roots: Roots) -> bool:
     return True
 
 
+def _reads(opening: Path, closing: OpenedStates) -> tuple[Path, Path, Path]:
+    """Return the files that ``close`` reads."""
+    return opening, closing.files.global_state, closing.files.local_state
+
+
+def _bytes_of(path: Path) -> Iterator[bytes]:
+    with path.open("rb") as file:
+        yield from iter(partial(file.read, numerics.PIECE_BYTES), b"")
+
+
 def _write(to: Path, pieces: Iterable[bytes]) -> bytes:
     """Write a state to a new file; return the file's SHA-256."""
     digest = sha256()
@@ -203,7 +314,7 @@ class GroupReplayer:
         """Recompute a place; see :class:`pol.work.replayer.Replayer`."""
         together = self.groups.get(lane)
         began = time.monotonic()
-        if together is None or not together.takes(function) or self._is_in_update(lane, request, seconds):
+        if together is None or not together.takes(function):
             return self.inner.recompute(lane, function, request, seconds)
         try:
             answer = together.run(function, request, began + seconds, Event())
@@ -212,13 +323,6 @@ class GroupReplayer:
             raise
         self.ended[lane](time.monotonic() - began, None)
         return answer
-
-    def _is_in_update(self, lane: str, request: object, seconds: float) -> bool:
-        """Return whether a stop is to be in an update, which one process computes."""
-        if not isinstance(request, StopCheck):
-            return False
-        shape = self.inner.recompute(lane, share_shape, request.directory, seconds)
-        return request.index >= shape.segments
 
     def recompute_all(self, lane: str, function: Callable[[R], T], requests: Sequence[R], seconds: float) -> list[T]:
         """Recompute several places that are no segments; see :class:`pol.work.replayer.Replayer`."""

@@ -32,7 +32,10 @@ def encode_difference(loaded: LoadedJob, opening: State, end: SlotState, backend
     """Return the differences ``opening`` - ``end``."""
     del backend
     names = (spec.name for spec in loaded.job.update_tensors)
-    update = {name: _difference(opening[name], end.global_state[name], name) for name in names}
+    try:
+        update = {name: difference(opening[name], end.global_state[name], name) for name in names}
+    except NotFinite as error:
+        raise UpdateFailed(error.field, error.reason) from None
     return UpdateResult(
         update=update,
         update_root=state_tree(update).root,
@@ -41,15 +44,18 @@ def encode_difference(loaded: LoadedJob, opening: State, end: SlotState, backend
     )
 
 
-def _difference(opening: Array, closing: Array, name: str) -> Array:
+def difference(opening: Array, closing: Array, name: str) -> Array:
+    """Return a tensor of the differences. Raises NotFinite if one of them overflows."""
     with np.errstate(over="ignore"):
-        values = opening - closing
-    try:
-        difference = canonical_array(values, name)
-    except NotFinite as error:
-        raise UpdateFailed(error.field, error.reason) from None
-    difference.flags.writeable = False
-    return difference
+        result = canonical_array(opening - closing, name)
+    result.flags.writeable = False
+    return result
+
+
+def closing_tensor(opening: Array, closing: Array, name: str) -> Array:
+    """Return a tensor at the end of a share."""
+    del opening, name
+    return closing
 
 
 def means(specs: Sequence[TensorSpec], slots: int, updates: Iterable[State]) -> dict[str, Array]:

@@ -265,4 +265,12 @@ MUTANTS = (
         "                if part.round:\n",
         (f"{_GROUPED}a_slot_begins_with_a_local_state_of_its_own",),
     ),
+    Mutant(
+        "grouped-close",
+        "several machines make an update of states that no task has reported",
+        "compute_provider/work/grouped.py",
+        "if group.hash(CLOSE, reads) != (task.opening_root, *task.roots):",
+        "if not group.hash(CLOSE, reads):",
+        (f"{_GROUPED}an_update_is_not_made_of_damaged_states",),
+    ),
 )

@@ -8,6 +8,7 @@ _ANSWERS = "tests/unit/pol/machines/test_messages.py::test_other_bytes_are_refus
 _GROUP = "tests/unit/pol/machines/test_group.py::test_"
 _GROUPS = "tests/unit/pol/machines/test_pool.py::test_"
 _DOOR = "tests/unit/pol/machines/test_door.py::test_"
+_ENDS = "tests/unit/pol/machines/test_ends.py::test_"
 _SEALING = "tests/unit/pol/machines/test_sealing.py::test_"
 
 MUTANTS = (
@@ -119,8 +120,8 @@ MUTANTS = (
         "group-form",
         "a job that takes over its process names machines that there are not",
         "pol/machines/form.py",
-        "len(form.keepers) == len(form.tensors) and set(form.keepers) <= set(form.used)",
-        "len(form.keepers) == len(form.tensors)",
+        "            and {machine for reading in self.readers for machine in reading} <= set(used)\n",
+        "",
         (f"{_GROUPS}a_form_out_of_bounds_is_refused",),
     ),
     Mutant(
@@ -134,7 +135,7 @@ MUTANTS = (
     Mutant(
         "trial-no-time",
         "a job takes no time if several machines try it",
-        "pol/machines/group.py",
+        "pol/machines/members.py",
         "            self.cpu_us += answer.cpu_us\n",
         "",
         (f"{TRIAL_TOGETHER}work_counts_on_all_machines",),
@@ -206,7 +207,7 @@ MUTANTS = (
     Mutant(
         "machines-frozen",
         "members that are left are not ended after a loss",
-        "pol/machines/group.py",
+        "pol/machines/members.py",
         "        except BaseException:\n            self.close()\n            raise\n        return answers\n",
         "        except BaseException:\n            raise\n        return answers\n",
         (f"{_GROUP}a_frozen_machine_is_lost_at_the_deadline",),
@@ -334,9 +335,57 @@ MUTANTS = (
     Mutant(
         "machines-blame",
         "a machine that is cut off takes the others' places with it",
-        "pol/machines/group.py",
+        "pol/machines/members.py",
         "key=lambda machine: (blames[machine], machine)",
         "key=lambda machine: machine",
         (f"{HOSTS}a_machine_that_nobody_can_reach_is_the_one_that_is_lost",),
+    ),
+    Mutant(
+        "ends-copies",
+        "a machine may have other bytes of a tensor than its keeper",
+        "pol/machines/members.py",
+        "if leaves != found[name]:",
+        "if not leaves:",
+        (f"{_ENDS}each_machine_reports_what_it_has_read_and_all_have_the_same_bytes",),
+    ),
+    Mutant(
+        "ends-spread",
+        "one machine has all means that are the next state",
+        "pol/machines/ends.py",
+        "        ends[name] = min(used, key=lambda machine: (loads[machine], machine))\n",
+        "        ends[name] = 0\n",
+        (f"{_ENDS}no_machine_needs_all_tensors",),
+    ),
+    Mutant(
+        "ends-input",
+        "an input that is not finite is taken for an update that is not",
+        "pol/machines/ends.py",
+        "            raise StateError(error.field, error.reason) from None\n",
+        "            raise error\n",
+        (f"{_ENDS}a_file_that_is_no_state_of_the_job",),
+    ),
+    Mutant(
+        "ends-residues",
+        "the first machine keeps all tensors that no step reads",
+        "pol/machines/parts.py",
+        "kept[name] = min(loads, key=lambda machine: (loads[machine], machine))",
+        "kept[name] = min(loads)",
+        (f"{_ENDS}tensors_that_no_step_reads_are_kept_by_all_machines",),
+    ),
+    Mutant(
+        "ends-standing",
+        "a group goes on from states that its members have freed",
+        "pol/machines/group.py",
+        "        if self._roots is None:\n            raise ReplayError",
+        "        if self._roots == 0:\n            raise ReplayError",
+        (f"{_ENDS}a_group_that_has_ended_a_round_stands_nowhere",),
+    ),
+    Mutant(
+        "ends-pieces",
+        "pieces for other machines stay on the leader's disk",
+        "pol/machines/members.py",
+        "        self._links.clear()\n        self._forget_pieces()\n",
+        "        self._links.clear()\n",
+        (f"{_ENDS}pieces_are_removed_with_the_group",),
     ),
 )

@@ -12,8 +12,8 @@ MUTANTS = (
         "update-turned-round",
         "an update is closing less opening",
         "pol/work/updates/averaged.py",
-        "        values = opening - closing\n",
-        "        values = closing - opening\n",
+        "canonical_array(opening - closing, name)",
+        "canonical_array(closing - opening, name)",
         (f"{VECTORS}[training]",),
     ),
     Mutant(

@@ -3,6 +3,8 @@
 from tests.mutants.mutant import Mutant
 from tests.mutants.tests import AUDITOR, MIRRORING, RESULTS, STATES, TOGETHER, TRIAL, WITNESS_DAEMON
 
+_TOGETHER_ENDS = "tests/unit/validator/test_together_ends.py::test_"
+
 MUTANTS = (
     Mutant(
         "steps-not-checked",
@@ -176,8 +178,40 @@ MUTANTS = (
         "together-daemon",
         "a validator with several machines replays segments in one process",
         "validator/work/together.py",
-        "if together is None or not together.takes(function) or self._is_in_update(lane, request, seconds):",
+        "if together is None or not together.takes(function):",
         "if together:",
         (f"{TOGETHER}a_daemon_replays_segments_in_groups_and_all_else_in_processes",),
+    ),
+    Mutant(
+        "together-update-root",
+        "a seat on several machines takes any state as that before the round",
+        "validator/work/together.py",
+        "asked.closing, ends) == opening.root",
+        "asked.closing, ends) is not None",
+        (f"{_TOGETHER_ENDS}a_seat_recomputes_an_update",),
+    ),
+    Mutant(
+        "together-aggregation-roots",
+        "a seat on several machines aggregates updates that are not on the chain",
+        "validator/work/together.py",
+        "is_right = group.hash(OUTER, reads) == tuple(file.root for file in files)",
+        "is_right = len(group.hash(OUTER, reads)) == len(files)",
+        (f"{_TOGETHER_ENDS}a_seat_recomputes_an_aggregation",),
+    ),
+    Mutant(
+        "together-sent",
+        "a provider may send another update than it claims",
+        "validator/work/together.py",
+        "ShareReason.NONE if has else ShareReason.MALFORMED",
+        "ShareReason.NONE",
+        (f"{_TOGETHER_ENDS}an_update_is_checked_as_in_one_process",),
+    ),
+    Mutant(
+        "together-own-file",
+        "a damaged file of the validator counts against the provider",
+        "validator/work/together.py",
+        "check, timeout=ends - time.monotonic()):\n                raise\n",
+        "check, timeout=ends - time.monotonic()):\n                return None\n",
+        (f"{_TOGETHER_ENDS}a_damaged_file_of_its_own_is_no_fault_of_the_provider",),
     ),
 )

@@ -329,7 +329,8 @@ def test_a_daemon_replays_segments_in_groups_and_all_else_in_processes(trained: 
         assert isinstance(ended[0][1], TaskTimeout)
         replayer.tend()
         assert replayer.groups["own"].pool.processes()
-        assert [node.ended for node in told[-1]] == [(("recompute_segment", 2),)] * 2
+        tasks = ("check_stop", 1), ("check_update", 1), ("recompute_segment", 2)
+        assert [node.ended for node in told[-1]] == [tasks] * 2
     finally:
         replayer.close()
     assert not replayer.groups["own"].pool.processes()

@@ -99,7 +99,8 @@ def test_a_share_has_the_same_bits_and_messages_as_that_of_one_process(together:
     assert len(together.machines.pids()) == 2
     together.machines.tend(())
     assert together.machines.pids()
-    assert [(node.ended, node.fault) for node in together.nodes] == [((("train_segment", SEGMENTS),), "")] * 2
+    tasks = ("compute_update", 1), ("train_segment", SEGMENTS)
+    assert [(node.ended, node.fault) for node in together.nodes] == [(tasks, "")] * 2
 
 
 def test_a_lost_member_costs_a_segment_and_changes_no_bit(
@@ -130,6 +131,22 @@ def test_training_goes_on_from_the_last_boundary(together: Together, tmp_path: P
     (tmp_path / f"{known}.global").write_bytes(bytes(99))
     done = together.run(together.order(tmp_path, boundaries=before))
     assert bytes.fromhex(done["done"]["update_root"]) == right.update_root
+
+
+def test_an_update_is_not_made_of_damaged_states(together: Together, tmp_path: Path, right: TrainedShare) -> None:
+    """The share goes on from an earlier boundary; the bytes are those of a state, but have another root."""
+    together.run(together.order(tmp_path))
+    known = together.boundaries()
+    for name in (UPDATE, LOCAL_OUT):
+        (tmp_path / name).unlink()
+    last = tmp_path / f"{SEGMENTS}.local"
+    data = bytearray(last.read_bytes())
+    data[-4:] = np.float32(0.5).tobytes()
+    last.unlink()
+    last.write_bytes(bytes(data))
+    done = together.run(together.order(tmp_path, boundaries=known))
+    assert bytes.fromhex(done["done"]["update_root"]) == right.update_root
+    assert (tmp_path / f"{SEGMENTS}.local").read_bytes() != bytes(data)
 
 
 def test_what_the_chain_does_not_name_and_what_does_not_load_is_refused(together: Together, tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from pol.local.run import run_locally
 from pol.machines import host, starters
 from pol.machines.door import PORTS_VARIABLE
 from pol.machines.group import Group
-from pol.machines.messages import EngineSpec, Join, MachineSpec, Open, Train
+from pol.machines.messages import EngineSpec, Join, MachineSpec, Open, Train, Work
 from pol.machines.parts import forms_of
 from pol.machines.sealing import seal
 from pol.machines.starters import Hosts
@@ -210,9 +210,7 @@ def test_states_that_do_not_fit_the_hashes_of_the_machines_are_refused(monkeypat
     """A node's disk changes what its member has written, before it is sent."""
     asked = host.ask
 
-    def changed(
-        place: Workplace, group: bytes, number: int, command: Open | Train, files: tuple[Path, Path], limit: int
-    ) -> Any:
+    def changed(place: Workplace, group: bytes, number: int, command: Work, files: tuple[Path, ...], limit: int) -> Any:
         answer = asked(place, group, number, command, files, limit)
         if isinstance(command, Train):
             data = bytearray(files[0].read_bytes())
@@ -235,9 +233,9 @@ def test_a_host_has_a_number_of_members(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(LinkError, match="too many members"):
         host.prepare(place, b"group", 2)
     with pytest.raises(LinkError, match="no member of this group"):
-        host.ask(place, b"other", 0, Open(".", "."), (tmp_path, tmp_path), 1)
+        host.ask(place, b"other", 0, Open(".", ".", False), (tmp_path, tmp_path), 1)
     with pytest.raises(LinkError, match="the group ended"):
-        host.ask(place, b"group", 0, Open(".", "."), (tmp_path, tmp_path), 1)
+        host.ask(place, b"group", 0, Open(".", ".", False), (tmp_path, tmp_path), 1)
     # A leader that has forgotten its members does not hold their places for ever.
     monkeypatch.setattr(host, "IDLE_SECONDS", 0.0)
     host.prepare(place, b"group", 2)

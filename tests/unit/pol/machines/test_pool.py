@@ -296,13 +296,19 @@ def test_a_form_out_of_bounds_is_refused(tmp_path: Path) -> None:
     form = job_form(FIXTURE, SPEC)
     assert checked(form) == form
     assert not form.has_own_states
+    first, second = form.files
     assert not write_own_state(FIXTURE, 0, tmp_path / "own")
     wrong: tuple[dict[str, Any], ...] = (
         {"segment_steps": 0},
         {"segment_steps": "2"},
         {"job_id": b""},
-        {"keepers": form.keepers[1:]},
-        {"keepers": (9, *form.keepers[1:])},
+        {"files": form.files[1:]},
+        {"files": (replace(first, keepers=first.keepers[1:]), second)},
+        {"files": (replace(first, keepers=(9, *first.keepers[1:])), second)},
+        {"files": (replace(first, readers=((1 - first.keepers[0],), *first.readers[1:])), second)},
+        {"close": form.outer},
+        {"outer": replace(form.outer, reads=form.outer.reads[:1])},
+        {"slots": 2**60, "files": ()},
         {"used": ()},
         {"metrics": ("a" * 99,)},
         {"global_tensors": (b"w",)},
