@@ -48,8 +48,8 @@
         └── Interrupted, SystemFailed
 
 A Refusal carries a codespace and a number. A number of a codespace is never reused. Codespace ``sdk`` has the numbers
-that Cosmos clients know (Cosmos SDK, types/errors), and ``feegrant`` those of the SDK's module of this name; ``assay``
-has the numbers of this project.
+that Cosmos clients know (Cosmos SDK, types/errors), ``feegrant`` and ``authz`` those of the SDK's modules of these
+names; ``assay`` has the numbers of this project.
 """
 
 from dataclasses import dataclass
@@ -202,6 +202,16 @@ FEE_ALLOWANCE_EXPIRED: Final = _feegrant(3, "fee_allowance_expired")
 INVALID_DURATION: Final = _feegrant(4, "invalid_duration")
 NO_ALLOWED_MESSAGES: Final = _feegrant(6, "no_allowed_messages")
 MESSAGE_NOT_ALLOWED: Final = _feegrant(7, "message_not_allowed")
+
+
+def _authz(number: int, name: str) -> Code:
+    return Code("authz", number, name)
+
+
+AUTHORIZATION_NOT_FOUND: Final = _authz(2, "authorization_not_found")
+INVALID_EXPIRATION: Final = _authz(3, "invalid_expiration")
+AUTHORIZATION_EXPIRED: Final = _authz(6, "authorization_expired")
+GRANTEE_IS_GRANTER: Final = _authz(7, "grantee_is_granter")
 
 
 def _assay(number: int, name: str) -> Code:

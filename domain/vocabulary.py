@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from domain.authz.words import WORDS as AUTHZ
 from domain.disputes.words import WORDS as DISPUTES
 from domain.events import Attributed, C, Change, read_change
 from domain.feegrant.words import WORDS as FEEGRANT
@@ -20,7 +21,7 @@ from domain.registry.words import WORDS as REGISTRY
 from domain.staking.words import WORDS as STAKING
 from domain.words import Words
 
-COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, FEEGRANT, STAKING, REGISTRY, GOV, MARKET, LEGS, PROOF, DISPUTES)
+COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, FEEGRANT, AUTHZ, STAKING, REGISTRY, GOV, MARKET, LEGS, PROOF, DISPUTES)
 
 MESSAGES: tuple[type[Message], ...] = tuple(cls for words in COMPONENTS for cls in words.messages)
 """Every message of the chain."""

@@ -16,7 +16,7 @@ from google.protobuf.descriptor import FieldDescriptor
 from domain.block import TxResult
 from domain.errors import Code
 from domain.events import Event
-from domain.messages import Message
+from domain.messages import Message, inner_of
 from wire.messages import response_class
 
 _CODE_KEY = "assay-code"
@@ -33,15 +33,28 @@ def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
     ids = list(result.responses)
     answers = []
     for message in messages:
-        response = response_class(message)()
-        if ids and ids[0][0] in response.DESCRIPTOR.fields_by_name:
-            name, value = ids.pop(0)
-            is_number = response.DESCRIPTOR.fields_by_name[name].type != FieldDescriptor.TYPE_BYTES
-            setattr(response, name, int.from_bytes(value, "big") if is_number else value)
+        response = _response(message, ids)
         url = "/" + response.DESCRIPTOR.full_name
         answers.append(AnyProto(type_url=url, value=response.SerializeToString()))
     data: bytes = TxMsgData(msg_responses=answers).SerializeToString()
     return data
+
+
+def _response(message: Message, ids: list[tuple[str, bytes]]) -> Any:
+    """Return the response of a message, and take its id from ``ids``.
+
+    If the message applied others inside it, its response has their responses.
+    """
+    response = response_class(message)()
+    names = response.DESCRIPTOR.fields_by_name
+    if "results" in names:
+        response.results.extend(_response(inner, ids).SerializeToString() for inner in inner_of(message))
+    elif ids and ids[0][0] in names:
+        name, value = ids.pop(0)
+        setattr(
+            response, name, value if names[name].type == FieldDescriptor.TYPE_BYTES else int.from_bytes(value, "big")
+        )
+    return response
 
 
 def events_proto(events: Sequence[Event]) -> list[Any]:

@@ -3,6 +3,7 @@
 import click
 
 from assay.cli.arguments import ADDRESS
+from assay.cli.authz import queries as authz
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.feegrant import queries as feegrant
@@ -17,6 +18,7 @@ def command() -> None:
 
 command.add_command(feegrant, "feegrant")
 command.add_command(gov, "gov")
+command.add_command(authz, "authz")
 
 
 @command.command(help="Show an account.\n\nExample: assay query account assay1…")

@@ -63,7 +63,7 @@ def sign_command(context: CommandContext, file: Path, multisig: str, **kwargs: A
     from domain.tx import SignMode
     from wire.signing import parts_to_json, sign, sign_part, signers_needed, to_json
 
-    tx = _read_tx(file)
+    tx = read_tx(file)
     key = context.key()
     named = kwargs.pop("sign_mode")
     to = kwargs.pop("to")
@@ -95,7 +95,7 @@ def multisign(context: CommandContext, file: Path, name: str, signatures: tuple[
     """Verify the members' signatures, and add that of the account to the transaction."""
     from wire.signing import add_parts, to_json
 
-    tx = _read_tx(file)
+    tx = read_tx(file)
     info = context.keyring().show(name)
     if not info.is_multisig:
         raise CliError(f"{name} is not a multisig account", "make one with `assay keys add NAME --multisig k1,k2`")
@@ -118,7 +118,7 @@ def broadcast(context: CommandContext, file: Path) -> None:
     from chain.client.drafts import deliver
     from wire.tx import decode_tx, raw_of
 
-    raw = raw_of(_read_tx(file))
+    raw = raw_of(read_tx(file))
     decode_tx(raw)  # a mistake is found before a node is asked
     with context.client() as client:
         receipt = deliver(client, raw)
@@ -172,7 +172,8 @@ def _read_parts(path: Path, tx: Any, account: SigningAccount) -> "list[PartSigna
     return parts
 
 
-def _read_tx(path: Path) -> Any:
+def read_tx(path: Path) -> Any:
+    """Return the transaction in a file, or in stdin for ``-``."""
     from wire.signing import from_json
 
     return from_json(_read(path))

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from assay.cli.arguments import AMOUNT, AmountCommand
+from assay.cli.authz import command as authz
 from assay.cli.context import CommandContext, common_options
 from assay.cli.feegrant import command as feegrant
 from assay.cli.gov import command as gov
@@ -25,6 +26,7 @@ def command() -> None:
 command.add_command(staking, "staking")
 command.add_command(feegrant, "feegrant")
 command.add_command(gov, "gov")
+command.add_command(authz, "authz")
 for step in (sign_command, multisign, broadcast):
     command.add_command(step)
 

@@ -1,5 +1,6 @@
 """The components of the chain in one tuple; each uses only components before it."""
 
+from chain.state_machine.authz.component import COMPONENT as AUTHZ
 from chain.state_machine.component import Component
 from chain.state_machine.disputes.component import COMPONENT as DISPUTES
 from chain.state_machine.feegrant.component import COMPONENT as FEEGRANT
@@ -12,4 +13,16 @@ from chain.state_machine.proof.component import COMPONENT as PROOF
 from chain.state_machine.registry.component import COMPONENT as REGISTRY
 from chain.state_machine.staking.component import COMPONENT as STAKING
 
-COMPONENTS: tuple[Component, ...] = (NODE, LEDGER, FEEGRANT, STAKING, REGISTRY, GOV, MARKET, LEGS, PROOF, DISPUTES)
+COMPONENTS: tuple[Component, ...] = (
+    NODE,
+    LEDGER,
+    FEEGRANT,
+    AUTHZ,
+    STAKING,
+    REGISTRY,
+    GOV,
+    MARKET,
+    LEGS,
+    PROOF,
+    DISPUTES,
+)

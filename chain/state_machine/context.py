@@ -14,6 +14,7 @@ from domain.crypto import Crypto
 from domain.events import Change, Event, to_event
 from domain.genesis import RulesFrom
 from domain.hashing import message_id
+from domain.limits import MESSAGES_MAX
 from domain.messages import Message
 from domain.params import RECORDS, Params, make_params
 
@@ -170,6 +171,9 @@ class Running(Protocol):
     def check_message(self, message: Message, is_bounded: bool) -> None:
         """Refuse a message that these rules do not have, or whose fields are wrong whatever the state is."""
 
+    def has_message(self, url: str) -> bool:
+        """Return whether these rules have a message with this type url."""
+
     def apply_message(self, ctx: "Context", message: Message) -> None:
         """Check a message against the state, take the gas that this shows, and apply it."""
 
@@ -193,6 +197,8 @@ class Context:
     events: list[Event] = field(default_factory=list)
     sender: TxOrigin | None = None
     message_index: int = -1
+    # Position from 1 of the message that is being applied inside a message that holds several; 0 outside.
+    inner_number: int = 0
     # True while the mempool checks a transaction. Then no one reads the events, and the changes are not committed.
     is_check: bool = False
     # Gas limit and used gas of the transaction that is being applied.
@@ -233,6 +239,8 @@ class Context:
         """Add an event without a number, in the form that Cosmos clients expect."""
         if self.message_index >= 0:
             attributes = (*attributes, ("msg_index", str(self.message_index)))
+        if self.inner_number:
+            attributes = (*attributes, ("authz_msg_index", str(self.inner_number - 1)))
         self.events.append(Event(kind, attributes))
 
     def write_event_number(self) -> None:
@@ -247,4 +255,12 @@ class Context:
         if self.sender is None:
             raise LookupError("only messages of a transaction can create ids")
         sender = self.sender
-        return message_id(kind, self.block.chain_id, sender.address, sender.sequence, self.message_index)
+        return message_id(kind, self.block.chain_id, sender.address, sender.sequence, self.place)
+
+    @property
+    def place(self) -> int:
+        """The place of the current message in its transaction, other for each message.
+
+        The first messages have the places 0 to ``MESSAGES_MAX`` - 1, and those inside of them the places after these.
+        """
+        return self.message_index + MESSAGES_MAX * self.inner_number

@@ -55,6 +55,7 @@ class Rules:
         self.handlers: Mapping[type, Handler[Any, Any]] = _merge(
             "message", ((handler.message, handler) for c in components for handler in c.handlers)
         )
+        self._urls = frozenset(handler.message.URL for handler in self.handlers.values())
         self.effects: Mapping[int, Effect] = _merge(
             "kind of entry",
             ((effect.due.number, effect) for c in components for effect in c.effects),
@@ -101,6 +102,10 @@ class Rules:
     def check_message(self, message: Message, is_bounded: bool) -> None:
         """Refuse a message that these rules do not have, or whose fields are wrong whatever the state is."""
         self.get_handler(message).check_stateless(message, is_bounded)
+
+    def has_message(self, url: str) -> bool:
+        """Return whether these rules have a message with this type url."""
+        return url in self._urls
 
     def apply_message(self, ctx: Context, message: Message) -> None:
         """Check a message against the state, take the gas that this shows, and apply it."""

@@ -11,6 +11,7 @@ from hashlib import sha256
 from types import MappingProxyType
 from typing import Any
 
+from chain.state_machine.authz.tables import AUTHORIZATIONS
 from chain.state_machine.context import PARAMS
 from chain.state_machine.disputes.tables import DISPUTES
 from chain.state_machine.feegrant.tables import FEE_GRANTS
@@ -30,6 +31,7 @@ from chain.state_machine.staking.tables import (
 )
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space, number_of, parts_of
+from domain.authz.records import AuthorizationGrant
 from domain.disputes.events import (
     ChallengeCommitted,
     ChallengeJoined,
@@ -182,6 +184,7 @@ from domain.registry.events import (
 from domain.registry.records import BeaconKey, Provider, Validator
 from domain.staking.records import BondStatus, Delegation, Redelegation, Unbonding, UnbondingPool, ValidatorStake
 from domain.vocabulary import read_event
+from localnet.simulator.rebuilt_authz import AuthzBooks, AuthzChange
 from localnet.simulator.rebuilt_feegrant import FeeGrantBooks, FeeGrantChange
 from localnet.simulator.rebuilt_gov import GovBooks, GovChange
 from localnet.simulator.rebuilt_staking import StakingBooks, StakingChange
@@ -226,6 +229,8 @@ class Rebuilt:
         self.gas_prices: dict[Parts, int] = {}
         self.fee_granting = FeeGrantBooks()
         self.fee_grants = self.fee_granting.grants
+        self.authorizing = AuthzBooks()
+        self.authorizations = self.authorizing.grants
         self.staking = StakingBooks(genesis)
         bonded = {name for name, stake in self.staking.stakes.items() if stake.status is BondStatus.BONDED}
         self.validators = {
@@ -317,6 +322,10 @@ class Rebuilt:
     @take.register
     def _(self, change: FeeGrantChange) -> None:
         self.fee_granting.take(change)
+
+    @take.register
+    def _(self, change: AuthzChange) -> None:
+        self.authorizing.take(change)
 
     @take.register
     def _(self, change: StakingChange) -> None:
@@ -1473,6 +1482,7 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
     {
         VALIDATORS: ("validators", Validator, _name),
         VALIDATOR_STAKES: ("stakes", ValidatorStake, _name),
+        AUTHORIZATIONS: ("authorizations", AuthorizationGrant, _named),
         FEE_GRANTS: ("fee_grants", FeeGrant, _named),
         DELEGATIONS: ("delegations", Delegation, _named),
         UNBONDING_POOLS: ("unbonding_pools", UnbondingPool, _pool),

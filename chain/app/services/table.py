@@ -9,12 +9,13 @@ from types import MappingProxyType
 
 from chain.app.interfaces import UNREACHABLE, BlockReader, Broadcaster, QueryPort
 from chain.app.kept_blocks import KeptBlocks
-from chain.app.services import assay, auth, bank, blocks, chain, feegrant, gov, staking, tx
+from chain.app.services import assay, auth, authz, bank, blocks, chain, feegrant, gov, staking, tx
 from chain.app.services.method import Answered, Call, Method
 from domain.errors import INVALID_REQUEST, UNKNOWN_REQUEST, Refusal
 
 SERVICES: tuple[tuple[Method, ...], ...] = (
     auth.METHODS,
+    authz.METHODS,
     bank.METHODS,
     feegrant.METHODS,
     staking.METHODS,

@@ -10,6 +10,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.table import (
     assay,
     chain_app,
+    chain_authz,
     chain_disputes,
     chain_feegrant,
     chain_gov,
@@ -53,6 +54,7 @@ from tests.mutants.table import (
 PARTS = (
     assay,
     chain_app,
+    chain_authz,
     chain_disputes,
     chain_feegrant,
     chain_gov,

@@ -1,7 +1,7 @@
 """Mutants of chain_market_handlers."""
 
 from tests.mutants.mutant import Mutant
-from tests.mutants.tests import AUCTION, JOINT
+from tests.mutants.tests import AUCTION, FOR_OTHERS, JOINT
 
 MUTANTS = (
     Mutant(
@@ -19,6 +19,14 @@ MUTANTS = (
         " or ctx.sender.payer != message.consumer:",
         ":",
         (f"{JOINT}::test_a_consumer_gets_no_fee_back_that_another_account_paid",),
+    ),
+    Mutant(
+        "fee-back-inside",
+        "one fee is given back for each order inside a message",
+        "chain/state_machine/market/handlers/orders.py",
+        "ctx.sender is None or ctx.place or",
+        "ctx.sender is None or ctx.message_index or",
+        (f"{FOR_OTHERS}::test_one_fee_is_not_given_back_for_several_orders",),
     ),
     Mutant(
         "auditors-for-nothing",

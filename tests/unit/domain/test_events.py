@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from domain.authz.records import AuthorizationGrant
 from domain.events import Event, to_event
 from domain.feegrant.records import FeeGrant
 from domain.gov.records import Tally
@@ -35,7 +36,18 @@ VALUES: dict[Any, st.SearchStrategy[Any]] = {
 VALUES[tuple[bytes, ...]] = st.lists(VALUES[bytes], max_size=2).map(tuple)
 VALUES |= {
     cls: st.just(sample(cls))
-    for cls in (Order, Bid, Capability, AuditPlace, Finding, CommissionRates, Description, FeeGrant, Tally)
+    for cls in (
+        Order,
+        Bid,
+        Capability,
+        AuditPlace,
+        Finding,
+        CommissionRates,
+        Description,
+        FeeGrant,
+        Tally,
+        AuthorizationGrant,
+    )
 }
 VALUES[ShareKey] = VALUES[RoundKey].map(lambda key: key.share(3, 4))
 VALUES[PanelKey] = VALUES[RoundKey].map(lambda key: key.panel(2))

@@ -6,6 +6,7 @@ from enum import IntEnum
 from typing import Annotated, Any, get_args, get_origin
 
 import pytest
+from cosmpy.protos.cosmos.authz.v1beta1 import tx_pb2 as authz
 from cosmpy.protos.cosmos.feegrant.v1beta1 import tx_pb2 as feegrant
 from cosmpy.protos.cosmos.gov.v1 import tx_pb2 as gov
 from cosmpy.protos.cosmos.gov.v1beta1 import tx_pb2 as old_gov
@@ -134,7 +135,7 @@ def test_every_message_and_every_protobuf_message_has_its_twin() -> None:
     }
     of_cosmos = {
         f"/{file.package}.{name}"
-        for file in (staking.DESCRIPTOR, feegrant.DESCRIPTOR)
+        for file in (staking.DESCRIPTOR, feegrant.DESCRIPTOR, authz.DESCRIPTOR)
         for name in file.message_types_by_name
         if not name.endswith("Response") and name != "MsgUpdateParams"
     }

@@ -125,7 +125,7 @@ def _least_fee(ctx: Context, message: MsgSubmitOrder, auditable: Auditable) -> i
 
     It is 0 if another account pays the fee, or if the message is not the first one.
     """
-    if ctx.sender is None or ctx.message_index or ctx.sender.payer != message.consumer:
+    if ctx.sender is None or ctx.place or ctx.sender.payer != message.consumer:
         return 0
     gas = ctx.sender.gas + weigh_submit_order(ctx, message, auditable)
     return gas * ctx.block.params.of(LedgerParams).min_gas_price_millionths // 1_000_000

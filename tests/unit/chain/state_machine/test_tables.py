@@ -23,6 +23,7 @@ OWNERS = (
     "gas_price",
     "ledger.tables",
     "feegrant.tables",
+    "authz.tables",
     "staking.tables",
     "registry.tables",
     "gov.tables",
@@ -43,7 +44,7 @@ def test_every_table_is_in_the_value_of_its_component() -> None:
     spaces = {
         value for owner in OWNERS for value in vars(import_module(f"{S}.{owner}")).values() if isinstance(value, Space)
     }
-    assert len(spaces) == 94
+    assert len(spaces) == 97
     assert set(RULES.tables.values()) == spaces
 
 

@@ -1,0 +1,1 @@
+"""Authorizations: accounts that let others send messages for them."""

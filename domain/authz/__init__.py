@@ -1,0 +1,1 @@
+"""Words of authorizations: accounts that let others send messages for them."""
