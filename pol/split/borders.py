@@ -16,19 +16,22 @@ STAYS, GOES = "stays", "goes"
 """The source and the sink of a flow network: a node that the cut leaves at the sink goes to the next layer."""
 
 
-def settle(program: Program, layers: Layers, is_free: Sequence[bool]) -> list[int]:
+def settle(program: Program, layers: Layers, is_free: Sequence[bool], is_given: Sequence[bool]) -> list[int]:
     """Return the layer of each value. A node is moved to the next layer if fewer bytes cross then.
 
-    ``is_free`` says of each value whether every machine has it, or computes it by itself. Nodes that read a weight of
-    their layer, or another tensor of its state, stay. A product that is a gradient may go: for weights that two layers
-    share, it is often smaller than its operands.
+    ``is_free`` says of each value whether every machine has it, or computes it by itself, and ``is_given`` whether it
+    does not depend on the batch. Nodes that read a weight of their layer, or another tensor of its state, stay, also if
+    they read it in another shape. Otherwise the products of a network with small weights and large activations would
+    all go to one layer. A product that is a gradient may go: for weights that two layers share, it is often smaller
+    than its operands.
     """
     settled = list(layers.of_value)
     readers: list[list[int]] = [[] for _ in program.types]
     for number, node in enumerate(program.nodes, program.first_node):
         for arg in set(node.args):
             readers[arg].append(number)
-    states = {number for number in range(len(program.inputs)) if not is_free[number]}
+    inputs = len(program.inputs)
+    states = {number for number, free in enumerate(is_free) if not free and (number < inputs or is_given[number])}
     of_layer: list[list[int]] = [[] for _ in range(layers.count)]
     for number in range(program.first_node, len(settled)):
         if not is_free[number]:

@@ -191,8 +191,9 @@ class _Planner:
         """Prepare a plan. ``given`` has the inputs from which machines compute values wherever they are needed."""
         self._program, self._machines, self._batch, self._given = program, tuple(machines), batch, given
         layers = find_layers(program, sorted(self._batch))
-        self._layers = replace(layers, of_value=tuple(settle(program, layers, self._find_free())))
         self._is_given = self._find_given()
+        settled = settle(program, layers, self._find_free(), self._is_given)
+        self._layers = replace(layers, of_value=tuple(settled))
         self._rows = divide_rows(program, rows, self._batch, self._is_given)
         stages = min(stages, self._layers.count)
         self._stages = tuple(tuple(range(rows * stage, rows * (stage + 1))) for stage in range(stages))

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -19,6 +20,7 @@ from pol.capture.build import build
 from pol.capture.graph.divisible import divisible
 from pol.errors import OutOfRange
 from pol.executor.numpy_backend import NumpyBackend
+from pol.job.load import load_job
 from pol.job.program import Program, make_program
 from pol.ops.splits import Exchange
 from pol.split import blocks
@@ -319,8 +321,49 @@ def test_no_more_bytes_cross_after_nodes_are_moved(seed: int) -> None:
     is_free += [False] * len(program.nodes)
     layers = find_layers(program, ())
     before = crossing(program, layers.of_value, is_free)
-    after = crossing(program, settle(program, layers, is_free), is_free)
+    after = crossing(program, settle(program, layers, is_free, [False] * len(program.types)), is_free)
     assert all(new <= old for new, old in zip(after, before, strict=True)), (before, after)
+
+
+class Images(torch.nn.Module):
+    """Convolutions whose weights are small and whose activations are large."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        widths = (2, 4, 4, 4, 4)
+        layers: list[torch.nn.Module] = []
+        for before, width in pairwise(widths):
+            layers += [torch.nn.Conv2d(before, width, 3, padding=1), torch.nn.ReLU()]
+        self.layers = torch.nn.Sequential(*layers)
+        self.out = torch.nn.Linear(4, 3)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.out(self.layers(x).mean((2, 3)))
+        return found
+
+
+def test_convolutions_are_shared_between_stages(tmp_path: Path) -> None:
+    """Products stay with their weights, even if fewer bytes crossed if all of them were in one stage."""
+    torch.manual_seed(1)
+    rows = {"x": np.ones((8, 2, 16, 16), np.float32), "y": np.arange(8) % 3}
+    spec = assay.JobSpec(
+        name="images",
+        model=Images(),
+        loss=assay.cross_entropy(),
+        train=rows,
+        holdout=rows,
+        batch=8,
+        steps=1,
+        round_steps=1,
+        segment_steps=1,
+        optimizer=assay.SGD(),
+        schedule=0.1,
+    )
+    build(spec, tmp_path / "job", check=False)
+    program = load_job(tmp_path / "job").job.document.step
+    one = Machine(speed=10**9, memory=2**33, bandwidth=10**9)
+    works = [own.work for own in cost_of(make_plan(program, [one] * 2, 2)).machines]
+    assert max(works) < 0.65 * sum(works)
 
 
 class Tied(torch.nn.Module):

@@ -200,4 +200,12 @@ MUTANTS = (
         "len(machines), 1, frozenset(), frozenset(spec.name for spec in program.inputs))",
         ("tests/unit/pol/machines/test_ends.py::test_no_machine_needs_all_tensors",),
     ),
+    Mutant(
+        "borders-convolutions",
+        "products whose weights are read in another shape go to one layer",
+        "pol/split/borders.py",
+        "(number < inputs or is_given[number])",
+        "number < inputs",
+        (f"{_PLANS}convolutions_are_shared_between_stages",),
+    ),
 )
