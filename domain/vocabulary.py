@@ -6,6 +6,7 @@ from typing import Any
 
 from domain.authz.words import WORDS as AUTHZ
 from domain.disputes.words import WORDS as DISPUTES
+from domain.distribution.words import WORDS as DISTRIBUTION
 from domain.events import Attributed, C, Change, read_change
 from domain.feegrant.words import WORDS as FEEGRANT
 from domain.gov.words import WORDS as GOV
@@ -21,7 +22,20 @@ from domain.registry.words import WORDS as REGISTRY
 from domain.staking.words import WORDS as STAKING
 from domain.words import Words
 
-COMPONENTS: tuple[Words, ...] = (NODE, LEDGER, FEEGRANT, AUTHZ, STAKING, REGISTRY, GOV, MARKET, LEGS, PROOF, DISPUTES)
+COMPONENTS: tuple[Words, ...] = (
+    NODE,
+    LEDGER,
+    FEEGRANT,
+    AUTHZ,
+    STAKING,
+    DISTRIBUTION,
+    REGISTRY,
+    GOV,
+    MARKET,
+    LEGS,
+    PROOF,
+    DISPUTES,
+)
 
 MESSAGES: tuple[type[Message], ...] = tuple(cls for words in COMPONENTS for cls in words.messages)
 """Every message of the chain."""

@@ -8,6 +8,7 @@ import click
 from assay.cli.arguments import AMOUNT, AmountCommand
 from assay.cli.authz import command as authz
 from assay.cli.context import CommandContext, common_options
+from assay.cli.distribution import command as distribution
 from assay.cli.feegrant import command as feegrant
 from assay.cli.gov import command as gov
 from assay.cli.signatures import broadcast, multisign, sign_command
@@ -24,6 +25,7 @@ def command() -> None:
 
 
 command.add_command(staking, "staking")
+command.add_command(distribution, "distribution")
 command.add_command(feegrant, "feegrant")
 command.add_command(gov, "gov")
 command.add_command(authz, "authz")

@@ -3,6 +3,7 @@
 from chain.state_machine.authz.component import COMPONENT as AUTHZ
 from chain.state_machine.component import Component
 from chain.state_machine.disputes.component import COMPONENT as DISPUTES
+from chain.state_machine.distribution.component import COMPONENT as DISTRIBUTION
 from chain.state_machine.feegrant.component import COMPONENT as FEEGRANT
 from chain.state_machine.gov.component import COMPONENT as GOV
 from chain.state_machine.ledger.component import COMPONENT as LEDGER
@@ -19,6 +20,7 @@ COMPONENTS: tuple[Component, ...] = (
     FEEGRANT,
     AUTHZ,
     STAKING,
+    DISTRIBUTION,
     REGISTRY,
     GOV,
     MARKET,

@@ -105,6 +105,8 @@ class BlockInfo:
     proposer: bytes = b""  # consensus address
     votes: tuple[Vote, ...] = ()
     misbehaviours: tuple[Misbehaviour, ...] = ()
+    # Gas price of the transactions of this block that are not in the lane of duties, in millionths of uassay.
+    gas_price: int = 0
 
 
 class TxOrigin(NamedTuple):

@@ -24,6 +24,7 @@ from chain.state_machine.context import (
 )
 from chain.state_machine.due import apply_due
 from chain.state_machine.gas import check_gas
+from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.genesis import check_genesis
 from chain.state_machine.invariants import check_block
 from chain.state_machine.lane import Lane
@@ -134,6 +135,7 @@ def advance_clock(overlay: Overlay, block: Block, crypto: Crypto, memory: NodeMe
         proposer=block.proposer,
         votes=block.votes,
         misbehaviours=block.misbehaviours,
+        gas_price=get_gas_price(overlay),
     )
     return Context(
         store=overlay,

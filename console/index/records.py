@@ -12,9 +12,9 @@ from domain.node.queries import LoggedEvent
 
 EARNINGS: Final = ("provider", "validator", "auditor", "compensation", "withheld_compensation")
 """Kinds of payments that count as earnings of their recipient."""
-POTS: Final = ("escrows", "bonds", "audits", "community", "burnt")
+POTS: Final = ("escrows", "bonds", "audits", "distribution", "community", "burnt")
 """Pots of coins whose amounts follow from events. The stakes are missing here because they are read from validators,
-and the fees because no event has them.
+and the fees because none are left behind a block.
 """
 
 

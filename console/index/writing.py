@@ -13,6 +13,14 @@ from console.index.reading import Readings
 from console.index.records import EARNINGS, BlockRow, order_of
 from console.traces import ShareTrace
 from domain.disputes.events import ChallengeCommitted
+from domain.distribution.events import (
+    CommissionWithdrawn,
+    CommunityFunded,
+    CommunitySpent,
+    FeesShared,
+    RewardsWithdrawn,
+    TotalsChanged,
+)
 from domain.events import Change
 from domain.keys import ShareKey
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing, PaymentMade
@@ -280,6 +288,26 @@ class EventIndex(Readings):
         amount = change.from_pot + change.from_pool
         self._earn(change.auditor, "auditor", amount, change.panel.order_id)
         self._pot(audits=-change.from_pot, community=-change.from_pool)
+
+    @_take.register
+    def _(self, change: FeesShared, event: LoggedEvent) -> None:
+        self._pot(distribution=change.amount)
+
+    @_take.register
+    def _(self, change: TotalsChanged, event: LoggedEvent) -> None:
+        self._pot(distribution=-change.to_community, community=change.to_community)
+
+    @_take.register
+    def _(self, change: RewardsWithdrawn | CommissionWithdrawn, event: LoggedEvent) -> None:
+        self._pot(distribution=-change.amount)
+
+    @_take.register
+    def _(self, change: CommunityFunded, event: LoggedEvent) -> None:
+        self._pot(community=change.amount)
+
+    @_take.register
+    def _(self, change: CommunitySpent, event: LoggedEvent) -> None:
+        self._pot(community=-change.amount)
 
     @_take.register
     def _(self, change: SeatSilent | SeatDiffered, event: LoggedEvent) -> None:

@@ -12,6 +12,7 @@ from typing import Any
 
 from chain.state_machine import queries
 from chain.state_machine.context import HEAD, NS, PARAMS, NodeMemory
+from chain.state_machine.distribution.tables import REWARDS
 from chain.state_machine.gas import gas_of
 from chain.state_machine.gov.tables import DEPOSITS, PROPOSALS, VOTED_SHARES, VOTES
 from chain.state_machine.invariants import check_all
@@ -39,6 +40,7 @@ from domain.beacon import Reveal, reveal_message
 from domain.block import Block, BlockResult, Misbehaviour, TxResult, ValidatorUpdate, Vote
 from domain.bounds import check as check_record
 from domain.crypto import Crypto
+from domain.distribution.events import CommissionWithdrawn, RewardsWithdrawn
 from domain.errors import Refusal
 from domain.events import Event
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
@@ -71,6 +73,7 @@ PUBLIC: tuple[Table[Any], ...] = (
     PAYMENTS,
     BOND_ROWS,
     VALIDATOR_STAKES,
+    REWARDS,
     DELEGATIONS,
     UNBONDING_POOLS,
     UNBONDINGS,
@@ -228,6 +231,7 @@ class MemoryChain:
         self.last_block: Block | None = None
         self.reveal_result: TxResult | None = None
         self.fees: dict[str, int] = {}  # paid by each account
+        self.rewards: dict[str, int] = {}  # paid to each account
         overlay = Overlay(self.store)
         self.first_validators = init_chain(overlay, genesis, self.time_ns, rulebook)
         self.commit(overlay)
@@ -337,6 +341,7 @@ class MemoryChain:
         self.last, self.last_block = result, block
         for tx in result.tx_results:
             self._book_fee(tx)
+        self.book_rewards(told)
         if self.checked:
             check_changed(self.books, self.overlay(), changed)
             self.check_state()
@@ -386,9 +391,16 @@ class MemoryChain:
                 (sender,) = [other.get("sender") for other in result.events if other.type == "message"][:1]
                 self.fees[sender] = self.fees.get(sender, 0) + int(event.get("fee"))
 
+    def book_rewards(self, told: Iterable[Event]) -> None:
+        """Count the rewards and commissions that events tell of."""
+        for event in told:
+            if event.type in (RewardsWithdrawn.KIND, CommissionWithdrawn.KIND):
+                to = event.get("to")
+                self.rewards[to] = self.rewards.get(to, 0) + int(event.get("amount"))
+
     def worth(self, address: str) -> int:
-        """Return the balance as it would be without transaction fees."""
-        return self.balance(address) + self.fees.get(address, 0)
+        """Return the balance as it would be without transaction fees, and without the rewards that come from them."""
+        return self.balance(address) + self.fees.get(address, 0) - self.rewards.get(address, 0)
 
     def _txs(self, items: tuple[Message | Tx | Refusal, ...]) -> list[Tx | Refusal]:
         """Make a transaction of every message; those of one account get sequences one after the other."""

@@ -14,6 +14,7 @@ from typing import Any
 from chain.state_machine.authz.tables import AUTHORIZATIONS
 from chain.state_machine.context import PARAMS
 from chain.state_machine.disputes.tables import DISPUTES
+from chain.state_machine.distribution.tables import REWARDS, STARTS, TOTALS, WITHDRAW_ADDRESSES
 from chain.state_machine.feegrant.tables import FEE_GRANTS
 from chain.state_machine.gas_price import GAS_PRICE
 from chain.state_machine.gov.tables import DEPOSITS, PROPOSALS, VOTES
@@ -42,6 +43,7 @@ from domain.disputes.events import (
     StandOpened,
 )
 from domain.disputes.records import Dispute, DisputeState
+from domain.distribution.records import DistributionTotals, ValidatorRewards, WithdrawAddress
 from domain.events import Change, Event
 from domain.feegrant.records import FeeGrant
 from domain.genesis import Genesis
@@ -185,6 +187,7 @@ from domain.registry.records import BeaconKey, Provider, Validator
 from domain.staking.records import BondStatus, Delegation, Redelegation, Unbonding, UnbondingPool, ValidatorStake
 from domain.vocabulary import read_event
 from localnet.simulator.rebuilt_authz import AuthzBooks, AuthzChange
+from localnet.simulator.rebuilt_distribution import DistributionBooks, DistributionChange
 from localnet.simulator.rebuilt_feegrant import FeeGrantBooks, FeeGrantChange
 from localnet.simulator.rebuilt_gov import GovBooks, GovChange
 from localnet.simulator.rebuilt_staking import StakingBooks, StakingChange
@@ -258,6 +261,11 @@ class Rebuilt:
         self.unbonding_pools = self.staking.pools
         self.unbondings = self.staking.unbondings
         self.redelegations = self.staking.redelegations
+        self.sharing = DistributionBooks(self.stakes)
+        self.totals = self.sharing.totals
+        self.rewards = self.sharing.rewards
+        self.starts = self.sharing.starts
+        self.paid_to = self.sharing.paid_to
         self.governing = GovBooks(genesis)
         self.proposals = self.governing.proposals
         self.proposal_deposits = self.governing.deposits
@@ -279,7 +287,7 @@ class Rebuilt:
         self.escrows: dict[bytes, Escrow] = {}
         self.bond_rows: dict[tuple[bytes, int, int, int, int], BondRow] = {}
         self.payments: dict[tuple[bytes, int], Payment] = {}
-        self.fees = self.community = self.burnt = 0
+        self.fees = self.community = self.burnt = self.distribution = 0
         self.number = 0
         # The number of payments of an order.
         self._paid: dict[bytes, int] = {}
@@ -349,6 +357,11 @@ class Rebuilt:
                 )
             name = stake.description.moniker
             self._validator(operator, moniker=name, stake=stake.tokens if is_backing else 0)
+
+    @take.register
+    def _(self, change: DistributionChange) -> None:
+        for pot, amount in self.sharing.take(change).items():
+            setattr(self, pot, getattr(self, pot) + amount)
 
     @take.register
     def _(self, change: GovChange) -> None:
@@ -1488,6 +1501,10 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
         UNBONDING_POOLS: ("unbonding_pools", UnbondingPool, _pool),
         UNBONDINGS: ("unbondings", Unbonding, _unbonding),
         REDELEGATIONS: ("redelegations", Redelegation, _redelegation),
+        TOTALS: ("totals", DistributionTotals, tuple),
+        REWARDS: ("rewards", ValidatorRewards, _name),
+        STARTS: ("starts", int, _named),
+        WITHDRAW_ADDRESSES: ("paid_to", WithdrawAddress, _name),
         PROPOSALS: ("proposals", Proposal, _proposal),
         DEPOSITS: ("proposal_deposits", Deposit, _of_proposal),
         VOTES: ("votes", Vote, _of_proposal),
@@ -1512,7 +1529,7 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
     }
 )
 """Tables of the state: the book that has the same, of what it is, and how its keys are made of the parts of theirs."""
-SINKS = ("fees", "community", "burnt")
+SINKS = ("fees", "community", "burnt", "distribution")
 """Pots that the books count under their own names."""
 _BY_PREFIX = {table.prefix: (table.name, *row) for table, row in BOOKS.items()}
 

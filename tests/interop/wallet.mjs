@@ -58,6 +58,8 @@ const delegated = await client.delegateTokens(address, validator, coins(5_000_00
 check("delegate", delegated.code === 0, delegated);
 check("delegation", (await reader.getDelegation(address, validator))?.amount === "5000000");
 check("staked", (await reader.getBalanceStaked(address))?.amount === "5000000");
+const withdrawn = await client.withdrawRewards(address, validator, "auto");
+check("withdraw rewards", withdrawn.code === 0, withdrawn);
 const undelegated = await client.undelegateTokens(address, validator, coins(2_000_000)[0], "auto");
 check("undelegate", undelegated.code === 0, undelegated);
 

@@ -1,5 +1,6 @@
 """Messages of staking for chains in memory, and what the state says about a stake."""
 
+from collections.abc import Callable
 from hashlib import sha256
 from typing import Any
 
@@ -124,12 +125,23 @@ def context(chain: Chain, store: Overlay) -> Context:
 
 def slash(chain: Chain, operator: str, amount: int, since: int = 0) -> None:
     """Slash a validator behind the machine's back, and burn the coins."""
-    chain.change(lambda store: slash_stake(context(chain, store), operator, amount, since, STAKE_BURN))
+    _change(chain, lambda ctx: slash_stake(ctx, operator, amount, since, STAKE_BURN))
 
 
 def cut(chain: Chain, operator: str, amount: int, since: int = 0) -> None:
     """Let a validator pay a debt behind the machine's back, and burn the coins."""
-    chain.change(lambda store: cut_stake(context(chain, store), operator, amount, since, STAKE_BURN))
+    _change(chain, lambda ctx: cut_stake(ctx, operator, amount, since, STAKE_BURN))
+
+
+def _change(chain: Chain, edit: Callable[[Context], None]) -> None:
+    """Change stakes behind the machine's back, and count the rewards that are paid by this."""
+
+    def change(store: Overlay) -> None:
+        ctx = context(chain, store)
+        edit(ctx)
+        chain.book_rewards(ctx.events)
+
+    chain.change(change)
 
 
 def jail(chain: Chain, operator: str, *, jailed: bool = True) -> None:

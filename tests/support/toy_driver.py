@@ -146,14 +146,14 @@ def check_machine() -> None:
     with pytest.raises(InvariantBroken, match="greetings are counted wrong"):
         chain.check_state()
     chain.change(lambda store: tables.LEFT.set(store, 0))
-    chain.change(take_from_fees)
+    chain.change(take_from_community)
     with pytest.raises(InvariantBroken, match="greetings hold 0, but 1 were counted"):
         chain.check_state()
 
 
-def take_from_fees(store: Overlay) -> None:
-    """Count a coin of the fees as one of the pledges."""
-    POTS.set(store, POTS.get(store, "fees") - 1, "fees")
+def take_from_community(store: Overlay) -> None:
+    """Count a coin of the community pool as one of the pledges."""
+    POTS.set(store, POTS.get(store, "community") - 1, "community")
     POTS.set(store, 1, "greetings")
 
 

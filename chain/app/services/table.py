@@ -9,7 +9,7 @@ from types import MappingProxyType
 
 from chain.app.interfaces import UNREACHABLE, BlockReader, Broadcaster, QueryPort
 from chain.app.kept_blocks import KeptBlocks
-from chain.app.services import assay, auth, authz, bank, blocks, chain, feegrant, gov, staking, tx
+from chain.app.services import assay, auth, authz, bank, blocks, chain, distribution, feegrant, gov, staking, tx
 from chain.app.services.method import Answered, Call, Method
 from domain.errors import INVALID_REQUEST, UNKNOWN_REQUEST, Refusal
 
@@ -19,6 +19,7 @@ SERVICES: tuple[tuple[Method, ...], ...] = (
     bank.METHODS,
     feegrant.METHODS,
     staking.METHODS,
+    distribution.METHODS,
     gov.METHODS,
     gov.OLD_METHODS,
     tx.METHODS,

@@ -1,4 +1,4 @@
 """The gas weights of staking."""
 
-# A loss of stake: the validator, a pool or a redelegation, and the records that follow them.
-STAKE_GAS = 40_000
+# A loss of stake: the validator, a pool or a redelegation, the records that follow them, and rewards that are paid.
+STAKE_GAS = 60_000

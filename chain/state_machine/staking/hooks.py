@@ -21,6 +21,9 @@ DELEGATION_CHANGED: Hook[[str, str], None] = Hook("delegation changed")
 VALIDATOR_CUT: Hook[[str, int, int], None] = Hook("validator cut")
 """Called with a validator, its tokens, and the part of them that it will lose, before it loses them (uassay)."""
 
+POWER_CHANGED: Hook[[str, int], None] = Hook("power changed")
+"""Called with a validator and its new consensus power, which is 0 if it leaves the set."""
+
 VALIDATOR_BONDED: Hook[[str], None] = Hook("validator bonded")
 """Called with a validator that entered the set."""
 

@@ -6,7 +6,7 @@ from typing import Any
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.queue import QueueEntry, cancel, schedule
-from chain.state_machine.staking.hooks import BACKING_CHANGED, VALIDATOR_BONDED, VALIDATOR_UNBONDING
+from chain.state_machine.staking.hooks import BACKING_CHANGED, POWER_CHANGED, VALIDATOR_BONDED, VALIDATOR_UNBONDING
 from chain.state_machine.staking.shares import worth_of
 from chain.state_machine.staking.tables import (
     CANDIDATES,
@@ -97,6 +97,7 @@ def take_updates(ctx: Context) -> tuple[ValidatorUpdate, ...]:
         power = compute_power(stake.tokens) if operator in chosen else 0
         if power != POWERS_GIVEN.get(ctx.store, operator):
             updates.append(ValidatorUpdate(stake.cons_key, power))
+            POWER_CHANGED(ctx, operator, power)
         if not power:
             _unbond(ctx, stake)
         elif not is_bonded(stake):

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from chain.state_machine.invariant import InvariantBroken
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import POTS
+from domain.distribution.moves import REWARDS_POT
 from domain.ledger.moves import BURNT_POT, COMMUNITY_POT, FEES_POT
 from domain.legs.events import OrderDeclined
 from domain.legs.params import LegsParams
@@ -25,7 +26,7 @@ from localnet.simulator.worth import BOUGHT as PAID_FOR
 BOUGHT = (*PAID_FOR, "withheld_compensation", "withheld_burn")
 """Payments for verified work; the last two are a part that its validator lost."""
 NOT_SHOWN = "the scenario did not show what it is about"
-SINKS = (FEES_POT.name, COMMUNITY_POT.name, BURNT_POT.name)
+SINKS = (FEES_POT.name, REWARDS_POT.name, COMMUNITY_POT.name, BURNT_POT.name)
 
 
 def play_scenario(scenario: Scenario, note: Callable[[str], None] = lambda _: None) -> Outcome:

@@ -10,6 +10,7 @@ from console.flows import deposit_of
 from console.rows import PageQuery
 from console.server import Console
 from console.story import build_story
+from domain.distribution.moves import REWARDS_POT
 from domain.genesis import POWER_REDUCTION
 from domain.ledger.messages import MsgDepositBond
 from domain.ledger.moves import (
@@ -18,7 +19,6 @@ from domain.ledger.moves import (
     BURNT_POT,
     COMMUNITY_POT,
     ESCROWS_POT,
-    FEES_POT,
 )
 from domain.market.messages import MsgCancelOrder
 from domain.market.queries import BidsRequest, OrdersRequest
@@ -58,9 +58,9 @@ def test_validators_are_as_the_chain_has_them(told: Told) -> None:
 def test_the_coins_are_all_coins_by_the_pot_that_they_are_in(told: Told) -> None:
     supply = told.json("/network")["supply"]
     store = told.market.chain.overlay()
-    for pot in (STAKES_POT, ESCROWS_POT, BONDS_POT, AUDITS_POT, COMMUNITY_POT, BURNT_POT):
+    for pot in (STAKES_POT, ESCROWS_POT, BONDS_POT, AUDITS_POT, REWARDS_POT, COMMUNITY_POT, BURNT_POT):
         assert int(supply[pot.name]) == POTS.get(store, pot.name), pot
-    assert int(supply["accounts"]) == POTS.get(store, ACCOUNTS_POT.name) + POTS.get(store, FEES_POT.name)
+    assert int(supply["accounts"]) == POTS.get(store, ACCOUNTS_POT.name)
     assert int(supply["all"]) == SUPPLY.get(store)
 
 

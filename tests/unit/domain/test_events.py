@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from domain.authz.records import AuthorizationGrant
+from domain.distribution.records import DistributionTotals, ValidatorRewards
 from domain.events import Event, to_event
 from domain.feegrant.records import FeeGrant
 from domain.gov.records import Tally
@@ -47,6 +48,8 @@ VALUES |= {
         FeeGrant,
         Tally,
         AuthorizationGrant,
+        DistributionTotals,
+        ValidatorRewards,
     )
 }
 VALUES[ShareKey] = VALUES[RoundKey].map(lambda key: key.share(3, 4))

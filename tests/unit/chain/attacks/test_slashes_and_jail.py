@@ -11,7 +11,7 @@ from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.staking.tables import VALIDATOR_STAKES
 from chain.state_machine.store import Overlay
 from consumer.panels import describe_panel, panel_rows
-from domain.ledger.moves import BURNT_POT, COMMUNITY_POT
+from domain.ledger.moves import BURNT_POT
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.market.records import OrderState
@@ -19,6 +19,7 @@ from domain.params import Params, local_params
 from domain.proof.records import AuditKind, Panel, Ruling, SeatAnswer
 from domain.registry.records import Validator
 from tests.support.chain_market import Market, bid, digest, make_terms, submit
+from tests.support.rewards import from_orders
 
 STAKE = 10**10
 PRICE_OF_LEG = 160_000
@@ -154,7 +155,7 @@ def test_a_coalition_that_drags_an_honest_validator_to_the_vote_pays_for_it() ->
     order_id = run_round(market)
     find_wrong(market, order_id)
     liars = market.seated(order_id)
-    community = pot(market, COMMUNITY_POT.name)
+    community = from_orders(market.chain)
     market.wait_stage(order_id, 0, 3)
     seats = vote(market, order_id, market.answers(order_id))
     assert len(liars) == 9
@@ -168,7 +169,7 @@ def test_a_coalition_that_drags_an_honest_validator_to_the_vote_pays_for_it() ->
     told = market.chain.seen("panel.paid")[-len(seats) :]
     assert {int(event.get("paid")) for event in told} == {AGGREGATION + FEE}
     assert {int(event.get("from_pot")) for event in told} == {AGGREGATION + FEE}
-    assert pot(market, COMMUNITY_POT.name) == community
+    assert from_orders(market.chain) == community
 
 
 @pytest.mark.parametrize("liars", [0, 10])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from chain.state_machine.context import BlockInfo, Context
+from chain.state_machine.distribution.tables import REWARDS, STARTS, TOTALS
 from chain.state_machine.invariant import InvariantBroken
 from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.balances import LedgerBroken, apply_transfer
@@ -48,6 +49,7 @@ from chain.state_machine.rules import RULES
 from chain.state_machine.staking.tables import VALIDATOR_STAKES
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
+from domain.distribution.records import ATTOS, ValidatorRewards
 from domain.keys import ShareRef
 from domain.ledger.records import BondRow, Payment
 from domain.legs.records import LegState, SlotStart
@@ -125,7 +127,17 @@ def paid_pot(store: Overlay, order_id: bytes) -> None:
     LEGS.update(store, order_id, 1, void=1)
     PANEL_POTS.set(store, 5, order_id, 1, 0, 0)
     POTS.set(store, POTS.get(store, "audits") + 5, "audits")
-    POTS.set(store, POTS.get(store, "fees") - 5, "fees")
+    POTS.set(store, POTS.get(store, "community") - 5, "community")
+
+
+def late_fee(store: Overlay, _: bytes) -> None:
+    POTS.set(store, 5, "fees")
+    POTS.set(store, POTS.get(store, "community") - 5, "community")
+
+
+def power_of_nobody(store: Overlay, _: bytes) -> None:
+    start = TOTALS.must(store).per_power
+    REWARDS.put(store, ValidatorRewards("carol", power=1, start=start))
 
 
 def waits_for_nobody(store: Overlay, order_id: bytes) -> None:
@@ -239,6 +251,16 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "a bond from nowhere": (edit(BOND_ACCOUNTS, "v1", free=5), "bonds hold"),
     "stake from nowhere": (edit(VALIDATOR_STAKES, "v1", tokens=5), "stakes hold"),
     "another stake in the market": (edit(VALIDATORS, "v1", stake=5), "the registry has another stake"),
+    "a reward from nowhere": (edit(REWARDS, "v1", commission=5), "a part of an atto was made or lost"),
+    "a coin of rewards": (edit(TOTALS, dust=0), "a part of an atto was made or lost"),
+    "dust of a coin": (edit(TOTALS, dust=ATTOS), "the dust of the community pool is a whole coin"),
+    "no rewards": (edit(TOTALS, per_power=0), "was paid for blocks that do not exist"),
+    "a fee that waits": (late_fee, "fees were not shared"),
+    "a power of nobody": (power_of_nobody, "validators earn by other powers"),
+    "another sum of powers": (edit(TOTALS, power=1), "the sum of the powers is wrong"),
+    "a start in the future": (lambda s, o: STARTS.set(s, 2**250, "v1", "v1"), "paid more than its validator earned"),
+    "a start of nobody": (lambda s, o: STARTS.set(s, 1, "v1", "carol"), "a delegation that does not exist"),
+    "rewards that are not there": (edit(REWARDS, "v1", ratio=2**250), "are owed more than is outstanding"),
     "a pot from nowhere": (lambda s, o: PANEL_POTS.set(s, 5, o, 1, 0, 0), "audits hold"),
     "held": (edit(TALLIES, ORDER, held=5), "but 5 were counted"),
     "a deposit of nobody": (deposit_of_nobody, "escrows hold"),

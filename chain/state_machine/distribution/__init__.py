@@ -1,0 +1,1 @@
+"""Distribution: fees that become rewards of validators and delegators, and the community pool."""

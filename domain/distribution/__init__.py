@@ -1,0 +1,1 @@
+"""Words of distribution: the rewards of validators and delegators, and the community pool."""
