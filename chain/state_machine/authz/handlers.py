@@ -61,7 +61,7 @@ def check_grant(ctx: Context, message: MsgGrant) -> AuthorizationGrant:
         if not ctx.rules.has_message(allowed.msg):
             reason = f"{allowed.msg} doesn't exist: invalid type"
             raise Refusal(UNKNOWN_REQUEST, "grant.authorization.msg", reason, "use the type url of a message")
-        return AuthorizationGrant(message.granter, message.grantee, allowed.msg, expires)
+        return AuthorizationGrant(granter=message.granter, grantee=message.grantee, url=allowed.msg, expires_ns=expires)
     coin = allowed.spend_limit[0]
     if coin.denom != ctx.block.denom:
         reason = f"{coin.denom} is not the coin of this chain"
