@@ -69,7 +69,7 @@ MUTANTS = (
         _CODE,
         "    if rewards.outstanding and not VALIDATOR_STAKES.must(ctx.store, operator).shares:\n",
         "    if False:\n",
-        (f"{_REWARDS}::test_what_a_validator_without_delegators_leaves_goes_to_the_pool",),
+        (f"{_REWARDS}::test_what_rounding_leaves_outstanding_goes_to_the_pool_with_the_last_delegation",),
     ),
     Mutant(
         "late-delegation-is-paid",

@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "architecture.md"
 EXAMPLE = ROOT / "tests" / "fixtures" / "greetings"
 TUPLES = {
-    "domain/vocabulary.py": ("from domain.greetings.words import WORDS as GREETINGS", "DISPUTES)"),
+    "domain/vocabulary.py": ("from domain.greetings.words import WORDS as GREETINGS", "DISPUTES,\n)"),
     "chain/state_machine/components.py": (
         "from chain.state_machine.greetings.component import COMPONENT as GREETINGS",
         "DISPUTES,\n)",

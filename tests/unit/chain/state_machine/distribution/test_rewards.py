@@ -235,6 +235,18 @@ def test_what_a_validator_without_delegators_leaves_goes_to_the_pool(plain: Chai
     plain.ok(commission("v0"))
 
 
+def test_what_rounding_leaves_outstanding_goes_to_the_pool_with_the_last_delegation(plain: Chain) -> None:
+    plain.ok(delegate("alice", "v0", 3 * ASSAY + 1), delegate("new", "v0", 7 * ASSAY + 3))
+    for fee in (9_973, 7_919, 10_007):
+        earn(plain, fee)
+        plain.ok(withdraw("alice", "v0"), withdraw("new", "v0"), withdraw("v0", "v0"))
+    plain.ok(undelegate("alice", "v0", 3 * ASSAY + 1), undelegate("new", "v0", 7 * ASSAY + 3))
+    record = get_rewards(plain.overlay(), "v0")
+    assert record.outstanding > reward(plain, "v0", "v0")
+    plain.ok(undelegate("v0", "v0", STAKE))
+    assert get_rewards(plain.overlay(), "v0").outstanding == 0
+
+
 @pytest.mark.parametrize(
     ("message", "code", "field"),
     [
