@@ -193,14 +193,6 @@ MUTANTS = (
         ("tests/unit/pol/split/test_blocks.py::test_a_reshape_of_a_received_value_needs_no_value_of_another_machine",),
     ),
     Mutant(
-        "ends-given",
-        "each machine computes all codes of an update that it needs",
-        "pol/split/plan.py",
-        "len(machines), 1, frozenset(), frozenset())",
-        "len(machines), 1, frozenset(), frozenset(spec.name for spec in program.inputs))",
-        ("tests/unit/pol/machines/test_ends.py::test_no_machine_needs_all_tensors",),
-    ),
-    Mutant(
         "borders-convolutions",
         "products whose weights are read in another shape go to one layer",
         "pol/split/borders.py",

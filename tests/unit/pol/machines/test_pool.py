@@ -305,6 +305,7 @@ def test_a_form_out_of_bounds_is_refused(tmp_path: Path) -> None:
         {"files": form.files[1:]},
         {"files": (replace(first, keepers=first.keepers[1:]), second)},
         {"files": (replace(first, keepers=(9, *first.keepers[1:])), second)},
+        {"files": (replace(first, keepers=(9, *first.keepers[1:]), readers=((9,), *first.readers[1:])), second)},
         {"files": (replace(first, readers=((1 - first.keepers[0],), *first.readers[1:])), second)},
         {"close": form.outer},
         {"outer": replace(form.outer, reads=form.outer.reads[:1])},
