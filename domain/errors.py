@@ -48,8 +48,8 @@
         └── Interrupted, SystemFailed
 
 A Refusal carries a codespace and a number. A number of a codespace is never reused. Codespace ``sdk`` has the numbers
-that Cosmos clients know (Cosmos SDK, types/errors), ``feegrant`` and ``authz`` those of the SDK's modules of these
-names; ``assay`` has the numbers of this project.
+that Cosmos clients know (Cosmos SDK, types/errors), ``feegrant``, ``authz`` and ``slashing`` those of the SDK's modules
+of these names; ``assay`` has the numbers of this project.
 """
 
 from dataclasses import dataclass
@@ -218,6 +218,15 @@ def _assay(number: int, name: str) -> Code:
     return Code("assay", number, name)
 
 
+def _slashing(number: int, name: str) -> Code:
+    return Code("slashing", number, name)
+
+
+NO_VALIDATOR: Final = _slashing(2, "no_validator")
+STILL_JAILED: Final = _slashing(4, "still_jailed")
+NOT_JAILED: Final = _slashing(5, "not_jailed")
+NO_SELF_DELEGATION: Final = _slashing(6, "no_self_delegation")
+LOW_SELF_DELEGATION: Final = _slashing(7, "low_self_delegation")
 BAD_FIELD: Final = _assay(1, "bad_field")  # a value that is out of its bounds in any state of the chain
 NOT_FOUND: Final = _assay(2, "not_found")
 WRONG_STATE: Final = _assay(3, "wrong_state")  # the record is not in a state that allows the message

@@ -19,6 +19,7 @@ from domain.node.words import WORDS as NODE
 from domain.proof.words import WORDS as PROOF
 from domain.queries import Query
 from domain.registry.words import WORDS as REGISTRY
+from domain.slashing.words import WORDS as SLASHING
 from domain.staking.words import WORDS as STAKING
 from domain.words import Words
 
@@ -30,6 +31,7 @@ COMPONENTS: tuple[Words, ...] = (
     STAKING,
     DISTRIBUTION,
     REGISTRY,
+    SLASHING,
     GOV,
     MARKET,
     LEGS,

@@ -14,6 +14,7 @@ from domain.errors import INVALID_ADDRESS, INVALID_PUBKEY, Refusal
 
 PREFIX = "assay"
 OPERATOR_PREFIX = "assayvaloper"
+CONSENSUS_PREFIX = "assayvalcons"
 ADDRESS_BYTES = 20
 ADDRESS_TEXT = 44  # characters of an address: the prefix, "1", 32 characters of data, and 6 of checksum
 PUB_KEY_BYTES = 33
@@ -84,6 +85,25 @@ def account_of(operator: str, field: str) -> str:
 def cons_address(cons_key: bytes) -> bytes:
     """Return the consensus address of an Ed25519 key: the first 20 bytes of its SHA-256."""
     return sha256(cons_key).digest()[:ADDRESS_BYTES]
+
+
+def cons_address_text(address: bytes) -> str:
+    """Return a consensus address in its text form, with the prefix ``assayvalcons``."""
+    return bech32_encode(CONSENSUS_PREFIX, convertbits(address, 8, 5) or [])
+
+
+def cons_address_bytes(text: str, field: str) -> bytes:
+    """Return the 20 bytes of an address with the prefix ``assayvalcons``.
+
+    Raise a Refusal that names ``field`` for any other text.
+    """
+    expected = ADDRESS_TEXT - len(PREFIX) + len(CONSENSUS_PREFIX)
+    prefix, words = bech32_decode(text) if len(text) == expected else (None, None)
+    data = convertbits(words or [], 5, 8, False) if prefix == CONSENSUS_PREFIX else None
+    if not data:
+        reason = "is not the consensus address of a validator"
+        raise Refusal(INVALID_ADDRESS, field, reason, f"use an address that starts with {CONSENSUS_PREFIX}1")
+    return bytes(data)
 
 
 @lru_cache(maxsize=_REMEMBERED)

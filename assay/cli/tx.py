@@ -12,6 +12,7 @@ from assay.cli.distribution import command as distribution
 from assay.cli.feegrant import command as feegrant
 from assay.cli.gov import command as gov
 from assay.cli.signatures import broadcast, multisign, sign_command
+from assay.cli.slashing import command as slashing
 from assay.cli.staking import command as staking
 from assay.cli.transacting import TxOptions, transact, tx_options
 
@@ -27,6 +28,7 @@ def command() -> None:
 command.add_command(staking, "staking")
 command.add_command(distribution, "distribution")
 command.add_command(feegrant, "feegrant")
+command.add_command(slashing, "slashing")
 command.add_command(gov, "gov")
 command.add_command(authz, "authz")
 for step in (sign_command, multisign, broadcast):

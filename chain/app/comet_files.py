@@ -30,8 +30,7 @@ _LINK_BYTES_PER_SECOND = 20_000_000
 
 
 SIGNS_TWICE = (
-    "it may sign twice; every node keeps the evidence (this version of the chain does not cut its stake for that);"
-    " see docs/operate/backup.md"
+    "it may sign twice; the chain takes a part of its stake for that, and jails it for good; see docs/operate/backup.md"
 )
 """The consequence if a validator does not remember its last signature; all errors about this use the same text."""
 

@@ -12,6 +12,7 @@ from chain.state_machine.market.component import COMPONENT as MARKET
 from chain.state_machine.node.component import COMPONENT as NODE
 from chain.state_machine.proof.component import COMPONENT as PROOF
 from chain.state_machine.registry.component import COMPONENT as REGISTRY
+from chain.state_machine.slashing.component import COMPONENT as SLASHING
 from chain.state_machine.staking.component import COMPONENT as STAKING
 
 COMPONENTS: tuple[Component, ...] = (
@@ -22,6 +23,7 @@ COMPONENTS: tuple[Component, ...] = (
     STAKING,
     DISTRIBUTION,
     REGISTRY,
+    SLASHING,
     GOV,
     MARKET,
     LEGS,

@@ -25,6 +25,7 @@ from chain.state_machine.mempool import simulate_tx
 from chain.state_machine.proof.tables import DELIVERIES, PANELS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.rules import RULEBOOK, RULES, Rulebook
+from chain.state_machine.slashing.tables import EVIDENCE, SIGNING_INFOS
 from chain.state_machine.staking.tables import (
     DELEGATIONS,
     REDELEGATIONS,
@@ -78,6 +79,8 @@ PUBLIC: tuple[Table[Any], ...] = (
     UNBONDING_POOLS,
     UNBONDINGS,
     REDELEGATIONS,
+    SIGNING_INFOS,
+    EVIDENCE,
     PROPOSALS,
     DEPOSITS,
     VOTES,

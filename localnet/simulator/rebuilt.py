@@ -23,6 +23,7 @@ from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, ORDERS
 from chain.state_machine.proof.tables import DELIVERIES, PANEL_POTS, PANELS, RECEIPT_ASKS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
+from chain.state_machine.slashing.tables import EVIDENCE, SIGNING_INFOS
 from chain.state_machine.staking.tables import (
     DELEGATIONS,
     REDELEGATIONS,
@@ -184,11 +185,14 @@ from domain.registry.events import (
     ValidatorReleased,
 )
 from domain.registry.records import BeaconKey, Provider, Validator
+from domain.slashing.records import Evidence, SigningInfo
+from domain.staking.events import ValidatorUnbonding
 from domain.staking.records import BondStatus, Delegation, Redelegation, Unbonding, UnbondingPool, ValidatorStake
 from domain.vocabulary import read_event
 from localnet.simulator.rebuilt_authz import AuthzBooks, AuthzChange
 from localnet.simulator.rebuilt_distribution import DistributionBooks, DistributionChange
 from localnet.simulator.rebuilt_feegrant import FeeGrantBooks, FeeGrantChange
+from localnet.simulator.rebuilt_slashing import SlashingBooks, SlashingChange
 from localnet.simulator.rebuilt_gov import GovBooks, GovChange
 from localnet.simulator.rebuilt_staking import StakingBooks, StakingChange
 from pol.rules.schedule import share_work
@@ -256,6 +260,9 @@ class Rebuilt:
             )
             for v in genesis.validators
         }
+        self.slashing = SlashingBooks(genesis, bonded)
+        self.signing_infos = self.slashing.infos
+        self.evidence = self.slashing.evidence
         self.stakes = self.staking.stakes
         self.delegations = self.staking.delegations
         self.unbonding_pools = self.staking.pools
@@ -340,7 +347,10 @@ class Rebuilt:
         for operator in self.staking.take(change):
             stake = self.stakes[operator]
             is_backing = stake.status is BondStatus.BONDED and not stake.jailed
+            if isinstance(change, ValidatorUnbonding):
+                self.slashing.stop(operator)
             if operator not in self.validators:
+                self.slashing.name(operator, stake.cons_key)
                 self.validators[operator] = Validator(
                     operator=operator,
                     moniker="",
@@ -366,6 +376,10 @@ class Rebuilt:
     @take.register
     def _(self, change: GovChange) -> None:
         self.burnt += self.governing.take(change)
+
+    @take.register
+    def _(self, change: SlashingChange) -> None:
+        self.burnt += self.slashing.take(change)
 
     def _provider(self, address: str, **changes: Any) -> None:
         self.providers[address] = replace(self.providers[address], **changes)
@@ -1505,6 +1519,8 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
         REWARDS: ("rewards", ValidatorRewards, _name),
         STARTS: ("starts", int, _named),
         WITHDRAW_ADDRESSES: ("paid_to", WithdrawAddress, _name),
+        SIGNING_INFOS: ("signing_infos", SigningInfo, _order),
+        EVIDENCE: ("evidence", Evidence, _order),
         PROPOSALS: ("proposals", Proposal, _proposal),
         DEPOSITS: ("proposal_deposits", Deposit, _of_proposal),
         VOTES: ("votes", Vote, _of_proposal),

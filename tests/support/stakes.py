@@ -6,10 +6,10 @@ from typing import Any
 
 from chain.state_machine.context import BlockInfo, Context
 from chain.state_machine.rules import RULES
+from chain.state_machine.slashing import jail as jails
 from chain.state_machine.staking.cuts import cut_stake, slash_stake
 from chain.state_machine.staking.delegations import get_delegation
 from chain.state_machine.staking.shares import worth_of
-from chain.state_machine.staking.stakes import set_jailed
 from chain.state_machine.staking.tables import UNBONDING_POOLS, UNBONDINGS, VALIDATOR_STAKES
 from chain.state_machine.store import Overlay
 from domain.amount import ASSAY
@@ -20,6 +20,7 @@ from domain.ledger.records import Coin
 from domain.params import Params, local_params
 from domain.proof.moves import STAKE_BURN
 from domain.registry.messages import MsgSetBeaconKey
+from domain.slashing.records import Fault
 from domain.staking.messages import (
     KEY_URL,
     AnyKey,
@@ -145,5 +146,12 @@ def _change(chain: Chain, edit: Callable[[Context], None]) -> None:
 
 
 def jail(chain: Chain, operator: str, *, jailed: bool = True) -> None:
-    """Jail a validator behind the machine's back."""
-    chain.change(lambda store: set_jailed(context(chain, store), operator, jailed=jailed))
+    """Jail a validator for an hour behind the machine's back, or free it."""
+
+    def change(store: Overlay) -> None:
+        if jailed:
+            jails.jail(context(chain, store), operator, Fault.DOWNTIME, chain.clock + 3_600)
+        else:
+            jails.unjail(context(chain, store), operator)
+
+    chain.change(change)

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from bech32 import bech32_encode, convertbits
 from cosmpy.protos.cosmos.base.tendermint.v1beta1 import query_pb2 as base
 from cosmpy.protos.cosmos.base.tendermint.v1beta1.types_pb2 import Block as SdkBlock
 from cosmpy.protos.cosmos.base.tendermint.v1beta1.types_pb2 import Header as SdkHeader
@@ -14,7 +13,7 @@ from chain.app.services.app_paths import PATHS, answer_path
 from chain.app.services.method import Call, methods
 from chain.app.services.pages import page_of
 from domain.errors import NOT_FOUND, UNKNOWN_REQUEST, Refusal
-from wire.address import PREFIX
+from wire.address import cons_address_text
 
 _COSMOS_SDK = "0.50.0"  # the version of these services; clients parse it
 
@@ -43,7 +42,7 @@ def _block_at(request: Any, call: Call) -> Any:
 def _fields(block: WholeBlock) -> dict[str, Any]:
     """Return a block in both forms. In the newer one, the proposer is a text."""
     header = block.block.header
-    sdk_header = SdkHeader(proposer_address=_consensus_text(header.proposer_address))
+    sdk_header = SdkHeader(proposer_address=cons_address_text(header.proposer_address))
     for field in SdkHeader.DESCRIPTOR.fields:
         name = field.name
         if name == "proposer_address":
@@ -58,10 +57,6 @@ def _fields(block: WholeBlock) -> dict[str, Any]:
         "block": block.block,
         "sdk_block": SdkBlock(header=sdk_header, **parts),
     }
-
-
-def _consensus_text(address: bytes) -> str:
-    return bech32_encode(f"{PREFIX}valcons", convertbits(address, 8, 5) or [])
 
 
 def _latest_set(request: Any, call: Call) -> Any:
@@ -79,7 +74,7 @@ def _validators(height: int, request: Any, call: Call) -> dict[str, Any]:
     page, pagination = page_of(call.blocks.validators(height), request.pagination)
     listed = [
         base.Validator(
-            address=_consensus_text(each.address),
+            address=cons_address_text(each.address),
             pub_key=AnyProto(
                 type_url="/cosmos.crypto.ed25519.PubKey", value=PubKey(key=each.pub_key).SerializeToString()
             ),

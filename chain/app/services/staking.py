@@ -13,7 +13,8 @@ from google.protobuf.timestamp_pb2 import Timestamp
 
 from chain.app.services.method import Call, methods
 from chain.app.services.pages import page_of, page_of_keys
-from chain.state_machine.context import HEAD, NS, PARAMS
+from chain.app.services.times import header_time
+from chain.state_machine.context import PARAMS
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.staking.shares import worth_of
 from chain.state_machine.staking.tables import (
@@ -83,22 +84,15 @@ def _validator_proto(stake: ValidatorStake, call: Call) -> Any:
             details=described.details,
         ),
         unbonding_height=stake.unbonding_height,
-        unbonding_time=_time(stake.unbonding_time, call) if stake.unbonding_time else Timestamp(),
+        unbonding_time=header_time(stake.unbonding_time, call) if stake.unbonding_time else Timestamp(),
         commission=proto.Commission(
             commission_rates=proto.CommissionRates(
                 rate=str(rates.rate), max_rate=str(rates.max_rate), max_change_rate=str(rates.max_change_rate)
             ),
-            update_time=_time(stake.commission_at, call),
+            update_time=header_time(stake.commission_at, call),
         ),
         min_self_delegation=str(stake.min_self_delegation),
     )
-
-
-def _time(clock: int, call: Call) -> Any:
-    """Return the time of a header at which the chain clock showed ``clock``, or will show it if blocks go on."""
-    head = HEAD.must(call.store)
-    seconds, nanos = divmod(max(0, head.time_ns - head.clock_ns + clock * NS), NS)
-    return Timestamp(seconds=seconds, nanos=nanos)
 
 
 # --- delegations ---------------------------------------------------------------------------------
@@ -200,7 +194,7 @@ def _unbonding_proto(entries: list[Unbonding], call: Call) -> Any:
         rows.append(
             proto.UnbondingDelegationEntry(
                 creation_height=entry.height,
-                completion_time=_time(entry.completes_at, call),
+                completion_time=header_time(entry.completes_at, call),
                 initial_balance=str(entry.initial),
                 balance=str(worth_of(entry.claims, pool.tokens, pool.claims)),
             )
@@ -231,7 +225,7 @@ def _redelegation_proto(entry: Redelegation, call: Call) -> Any:
     target = VALIDATOR_STAKES.must(call.store, entry.target)
     row = proto.RedelegationEntry(
         creation_height=entry.height,
-        completion_time=_time(entry.completes_at, call),
+        completion_time=header_time(entry.completes_at, call),
         initial_balance=str(entry.initial),
         shares_dst=str(entry.shares),
     )

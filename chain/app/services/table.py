@@ -9,7 +9,21 @@ from types import MappingProxyType
 
 from chain.app.interfaces import UNREACHABLE, BlockReader, Broadcaster, QueryPort
 from chain.app.kept_blocks import KeptBlocks
-from chain.app.services import assay, auth, authz, bank, blocks, chain, distribution, feegrant, gov, staking, tx
+from chain.app.services import (
+    assay,
+    auth,
+    authz,
+    bank,
+    blocks,
+    chain,
+    distribution,
+    evidence,
+    feegrant,
+    gov,
+    slashing,
+    staking,
+    tx,
+)
 from chain.app.services.method import Answered, Call, Method
 from domain.errors import INVALID_REQUEST, UNKNOWN_REQUEST, Refusal
 
@@ -20,6 +34,8 @@ SERVICES: tuple[tuple[Method, ...], ...] = (
     feegrant.METHODS,
     staking.METHODS,
     distribution.METHODS,
+    slashing.METHODS,
+    evidence.METHODS,
     gov.METHODS,
     gov.OLD_METHODS,
     tx.METHODS,

@@ -46,6 +46,7 @@ from chain.state_machine.proof.tables import (
 from chain.state_machine.queue import DEADLINES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.rules import RULES
+from chain.state_machine.slashing.tables import MISSED_COUNTS, PAST_LAGS, SIGNING_INFOS, ClockLag
 from chain.state_machine.staking.tables import VALIDATOR_STAKES
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Numbers, Table
@@ -56,6 +57,7 @@ from domain.legs.records import LegState, SlotStart
 from domain.market.records import OrderState
 from domain.params import local_params
 from domain.proof.records import AnswerKind, Ruling, SeatAnswer, ShareState
+from tests.support.chain_harness import cons_address
 from tests.support.chain_market import Market, submit
 
 Break = Callable[[Overlay, bytes], object]
@@ -261,6 +263,20 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "a start in the future": (lambda s, o: STARTS.set(s, 2**250, "v1", "v1"), "paid more than its validator earned"),
     "a start of nobody": (lambda s, o: STARTS.set(s, 1, "v1", "carol"), "a delegation that does not exist"),
     "rewards that are not there": (edit(REWARDS, "v1", ratio=2**250), "are owed more than is outstanding"),
+    "a validator that is not watched": (
+        edit(SIGNING_INFOS, cons_address("v1"), start_height=0, window=0),
+        "v1 is watched, or is not, wrongly",
+    ),
+    "a jail without an end": (edit(VALIDATOR_STAKES, "v1", jailed=True), "v1 is "),
+    "a tombstone without evidence": (edit(SIGNING_INFOS, cons_address("v1"), tombstoned=True), "is tombstoned"),
+    "missed blocks without bits": (
+        lambda s, _: MISSED_COUNTS.set(s, 1, cons_address("v1")),
+        "the number of missed blocks is wrong",
+    ),
+    "a clock that caught up": (
+        lambda s, _: PAST_LAGS.put(s, ClockLag(0, 2**62, until=1)),
+        "the clock caught up",
+    ),
     "a pot from nowhere": (lambda s, o: PANEL_POTS.set(s, 5, o, 1, 0, 0), "audits hold"),
     "held": (edit(TALLIES, ORDER, held=5), "but 5 were counted"),
     "a deposit of nobody": (deposit_of_nobody, "escrows hold"),

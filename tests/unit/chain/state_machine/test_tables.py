@@ -27,6 +27,7 @@ OWNERS = (
     "staking.tables",
     "distribution.tables",
     "registry.tables",
+    "slashing.tables",
     "gov.tables",
     "market.tables",
     "legs.tables",

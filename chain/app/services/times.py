@@ -1,0 +1,15 @@
+"""Times on the chain clock as the times of block headers, which Cosmos clients expect."""
+
+from typing import Any
+
+from google.protobuf.timestamp_pb2 import Timestamp
+
+from chain.app.services.method import Call
+from chain.state_machine.context import HEAD, NS
+
+
+def header_time(clock: int, call: Call) -> Any:
+    """Return the time of a header at which the chain clock showed ``clock``, or will show it if blocks go on."""
+    head = HEAD.must(call.store)
+    seconds, nanos = divmod(max(0, head.time_ns - head.clock_ns + clock * NS), NS)
+    return Timestamp(seconds=seconds, nanos=nanos)
