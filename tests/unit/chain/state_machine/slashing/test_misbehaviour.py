@@ -96,7 +96,7 @@ def test_evidence_beyond_its_age_is_ignored() -> None:
 
 
 def test_a_validator_whose_unbonding_is_over_is_ignored() -> None:
-    chain = make_watched(clock_step_max=86_400)
+    chain = make_watched(clock_step_max=86_400, evidence_max_age=10 * UNBONDING)
     make_blocks(chain, 3)
     proof = signed_twice(chain, "v1")
     chain.ok(undelegate("v1", "v1", STAKE))
