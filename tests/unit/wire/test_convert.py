@@ -11,6 +11,7 @@ from cosmpy.protos.cosmos.distribution.v1beta1 import tx_pb2 as distribution
 from cosmpy.protos.cosmos.feegrant.v1beta1 import tx_pb2 as feegrant
 from cosmpy.protos.cosmos.gov.v1 import tx_pb2 as gov
 from cosmpy.protos.cosmos.gov.v1beta1 import tx_pb2 as old_gov
+from cosmpy.protos.cosmos.slashing.v1beta1 import tx_pb2 as slashing
 from cosmpy.protos.cosmos.staking.v1beta1 import tx_pb2 as staking
 from google.protobuf.any_pb2 import Any as AnyProto
 
