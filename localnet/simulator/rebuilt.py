@@ -192,8 +192,8 @@ from domain.vocabulary import read_event
 from localnet.simulator.rebuilt_authz import AuthzBooks, AuthzChange
 from localnet.simulator.rebuilt_distribution import DistributionBooks, DistributionChange
 from localnet.simulator.rebuilt_feegrant import FeeGrantBooks, FeeGrantChange
-from localnet.simulator.rebuilt_slashing import SlashingBooks, SlashingChange
 from localnet.simulator.rebuilt_gov import GovBooks, GovChange
+from localnet.simulator.rebuilt_slashing import SlashingBooks, SlashingChange
 from localnet.simulator.rebuilt_staking import StakingBooks, StakingChange
 from pol.rules.schedule import share_work
 from pol.rules.stops import done_work

@@ -61,7 +61,7 @@ def test_codes_are_unique_and_never_success() -> None:
     assert len({(code.space, code.number) for code in CODES}) == len(CODES)
     assert len({(code.space, code.name) for code in CODES}) == len(CODES)
     assert all(code.number > 0 for code in CODES)
-    assert {code.space for code in CODES} == {"sdk", "feegrant", "authz", "assay"}
+    assert {code.space for code in CODES} == {"sdk", "feegrant", "authz", "slashing", "assay"}
 
 
 def test_numbers_never_move() -> None:

@@ -19,6 +19,7 @@ from domain.market.records import Bid, Order
 from domain.proof.events import SeatSilent, ShareCompared, ShareRejected
 from domain.proof.records import AuditPlace, Finding
 from domain.registry.records import Capability
+from domain.slashing.records import Evidence
 from domain.staking.records import CommissionRates, Description
 from domain.vocabulary import KINDS, read_event
 from tests.support.bounded import sample
