@@ -46,6 +46,7 @@ VALUES |= {
         Finding,
         CommissionRates,
         Description,
+        Evidence,
         FeeGrant,
         Tally,
         AuthorizationGrant,
