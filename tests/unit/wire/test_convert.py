@@ -138,7 +138,13 @@ def test_every_message_and_every_protobuf_message_has_its_twin() -> None:
     governed = ("MsgUpdateParams", "MsgCommunityPoolSpend", "MsgDepositValidatorRewardsPool")
     of_cosmos = {
         f"/{file.package}.{name}"
-        for file in (staking.DESCRIPTOR, feegrant.DESCRIPTOR, authz.DESCRIPTOR, distribution.DESCRIPTOR)
+        for file in (
+            staking.DESCRIPTOR,
+            feegrant.DESCRIPTOR,
+            authz.DESCRIPTOR,
+            slashing.DESCRIPTOR,
+            distribution.DESCRIPTOR,
+        )
         for name in file.message_types_by_name
         if not name.endswith("Response") and name not in governed
     }
