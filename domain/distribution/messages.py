@@ -48,3 +48,14 @@ class MsgFundCommunityPool(Message):
     SIGNER: ClassVar[str] = "depositor"
     amount: Annotated[tuple[Coin, ...], Length(1, 1, INVALID_COINS)]
     depositor: Address
+
+
+@dataclass(frozen=True, slots=True)
+class MsgCommunityPoolSpend(Message):
+    """Pay coins of the community pool to an account. Only a proposal can have this message."""
+
+    URL: ClassVar[str] = "/cosmos.distribution.v1beta1.MsgCommunityPoolSpend"
+    SIGNER: ClassVar[str] = "authority"
+    authority: Address
+    recipient: Address
+    amount: Annotated[tuple[Coin, ...], Length(1, 1, INVALID_COINS)]

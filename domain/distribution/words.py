@@ -12,6 +12,7 @@ from domain.distribution.events import (
     WithdrawAddressSet,
 )
 from domain.distribution.messages import (
+    MsgCommunityPoolSpend,
     MsgFundCommunityPool,
     MsgSetWithdrawAddress,
     MsgWithdrawDelegatorReward,
@@ -28,6 +29,7 @@ WORDS = Words(
         MsgWithdrawDelegatorReward,
         MsgWithdrawValidatorCommission,
         MsgFundCommunityPool,
+        MsgCommunityPoolSpend,
     ),
     events=(
         FeesShared,

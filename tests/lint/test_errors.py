@@ -27,6 +27,7 @@ NOT_EXPECTED = {
     "Refused": "a worker says it to its daemon",
     "StepError": "a step without a result, which a member reports to its leader",
     "Stop": "the set-up runs without the packages",
+    "TooSoon": "the faucet answers it over HTTP",
     "Unending": "a bug of ours, found by the simulator",
     "WrongPiece": "a wrong piece of a delivery, which the validator shows to the chain",
     "Unusable": "host knows no tree: turned into the StoreError of a daemon",

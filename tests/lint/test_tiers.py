@@ -57,6 +57,12 @@ OPENINGS = {
     ("validator/work/loaded.py", "state_tree(state).root != file.root"),
     ("validator/work/together.py", "boundary_root(*roots, start.metrics) != start.root"),
     ("validator/work/perform.py", "written.root == share.root_at(action.index)"),
+    ("validator/work/numerics.py", "boundary_root(first, second, asked.opened.metrics) == asked.opened.root"),
+    ("validator/work/together.py", "boundary_root(first, second, closing.metrics) == closing.root"),
+    (
+        "validator/work/together.py",
+        "self._hashed(group, asked.directory, opening.path, asked.closing, ends) == opening.root",
+    ),
     # Leaves that the validator sends have to hash to the root on chain.
     (
         "consumer/unsealing.py",

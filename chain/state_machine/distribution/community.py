@@ -37,8 +37,8 @@ def give_to_community(ctx: Context, attos: int, **changes: int) -> None:
     ctx.emit(TotalsChanged(changed, whole))
 
 
-def spend_community_pool(ctx: Context, recipient: str, amount: int) -> None:
-    """Pay ``amount`` (uassay) of the community pool to an account; refuse more than it has, and a pot as recipient."""
+def check_community_spend(ctx: Context, recipient: str, amount: int) -> None:
+    """Refuse to pay more (uassay) than the community pool has, and to pay a pot."""
     if is_module(recipient):
         reason = "is a module's address, which cannot receive coins"
         raise Refusal(UNAUTHORIZED, "recipient", reason, "name the address of a key")
@@ -46,5 +46,9 @@ def spend_community_pool(ctx: Context, recipient: str, amount: int) -> None:
     if amount > held:
         reason = f"the community pool has {in_assay(held)}, but {in_assay(amount)} are needed: insufficient funds"
         raise Refusal(INSUFFICIENT_FUNDS, "amount", reason, "spend a smaller amount")
+
+
+def spend_community_pool(ctx: Context, recipient: str, amount: int) -> None:
+    """Pay ``amount`` (uassay) of the community pool, after :func:`check_community_spend`."""
     apply_transfer(ctx, Transfer(move=COMMUNITY_SPEND, source="", target=recipient, amount=amount))
     ctx.emit(CommunitySpent(recipient, amount))

@@ -1,9 +1,14 @@
-"""Changes of parameters: their checks, and the set that applies from the next block on."""
+"""The messages that only a proposal can have: changes of parameters, which apply from the next block on, and payments
+from the community pool.
+"""
 
 from collections.abc import Iterable
 
 from chain.state_machine.context import NEXT_PARAMS, Context
+from chain.state_machine.distribution.community import check_community_spend, spend_community_pool
+from chain.state_machine.staking.handlers import check_coin
 from domain.codec import to_plain
+from domain.distribution.messages import MsgCommunityPoolSpend
 from domain.errors import BAD_FIELD, UNAUTHORIZED, Refusal
 from domain.gov.events import ParameterChanged
 from domain.gov.messages import MsgUpdateParams, ParamChange
@@ -14,9 +19,7 @@ from domain.plain import read
 
 def check_update(ctx: Context, message: MsgUpdateParams) -> Params:
     """Return the parameters after the changes; refuse values that a genesis could not have."""
-    if message.authority != GOV_POT.address:
-        reason = f"is not the account of governance, {GOV_POT.address}"
-        raise Refusal(UNAUTHORIZED, "authority", reason, "make a proposal: `assay tx gov submit-proposal`")
+    _check_authority(message.authority)
     params = change_params(NEXT_PARAMS.find(ctx.store) or ctx.block.params, message.changes)
     ctx.rules.check_params(params)
     return params
@@ -47,3 +50,22 @@ def apply_update(ctx: Context, message: MsgUpdateParams, params: Params) -> None
     NEXT_PARAMS.set(ctx.store, params)
     for change in message.changes:
         ctx.emit(ParameterChanged(change.component, change.name, change.value))
+
+
+def check_spend(ctx: Context, message: MsgCommunityPoolSpend) -> int:
+    """Return the amount; refuse more than the community pool has."""
+    _check_authority(message.authority)
+    amount = check_coin(ctx, message.amount[0], "amount")
+    check_community_spend(ctx, message.recipient, amount)
+    return amount
+
+
+def apply_spend(ctx: Context, message: MsgCommunityPoolSpend, amount: int) -> None:
+    """Pay the coins."""
+    spend_community_pool(ctx, message.recipient, amount)
+
+
+def _check_authority(address: str) -> None:
+    if address != GOV_POT.address:
+        reason = f"is not the account of governance, {GOV_POT.address}"
+        raise Refusal(UNAUTHORIZED, "authority", reason, "make a proposal: `assay tx gov submit-proposal`")

@@ -1,7 +1,7 @@
 """Handlers of governance: proposals, deposits, votes, and changes of parameters."""
 
 from chain.state_machine.context import Context
-from chain.state_machine.gov.changes import apply_update, check_update
+from chain.state_machine.gov.changes import apply_spend, apply_update, check_spend, check_update
 from chain.state_machine.gov.contents import pack_messages
 from chain.state_machine.gov.gas import VOTE_GAS
 from chain.state_machine.gov.proposals import VOTING_MAX, add_deposit, apply_messages, begins_voting
@@ -12,6 +12,7 @@ from chain.state_machine.ledger.balances import check_funds
 from chain.state_machine.queue import schedule
 from chain.state_machine.store import Overlay
 from domain.amount import ceil_div, in_assay
+from domain.distribution.messages import MsgCommunityPoolSpend
 from domain.errors import BAD_FIELD, DEADLINE_PASSED, INVALID_COINS, LIMIT_REACHED, UNAUTHORIZED, WRONG_STATE, Refusal
 from domain.gov.events import ProposalSubmitted, ProposalVoted
 from domain.gov.messages import (
@@ -227,4 +228,5 @@ HANDLERS = (
     Handler(message=OldMsgVote, check_state=check_vote, apply=apply_vote, weight=weigh_vote),
     Handler(message=OldMsgVoteWeighted, check_state=check_vote_weighted, apply=apply_vote, weight=weigh_vote),
     Handler(message=MsgUpdateParams, check_state=check_update, apply=apply_update),
+    Handler(message=MsgCommunityPoolSpend, check_state=check_spend, apply=apply_spend),
 )

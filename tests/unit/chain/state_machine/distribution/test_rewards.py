@@ -2,7 +2,7 @@
 
 import pytest
 
-from chain.state_machine.distribution.community import spend_community_pool
+from chain.state_machine.distribution.community import check_community_spend, spend_community_pool
 from chain.state_machine.distribution.tables import STARTS, WITHDRAW_ADDRESSES, get_rewards, get_totals
 from chain.state_machine.ledger.tables import POTS
 from domain.amount import ASSAY
@@ -280,9 +280,9 @@ def test_anyone_may_give_and_governance_may_spend(plain: Chain) -> None:
     assert plain.balance("bob") == before + 400
     assert pot(plain, COMMUNITY_POT.name) == 100
     with pytest.raises(Refusal, match="insufficient funds"):
-        spend_community_pool(context(plain, plain.overlay()), "bob", 101)
+        check_community_spend(context(plain, plain.overlay()), "bob", 101)
     with pytest.raises(Refusal, match="module's address"):
-        spend_community_pool(context(plain, plain.overlay()), FEES_POT.address, 1)
+        check_community_spend(context(plain, plain.overlay()), FEES_POT.address, 1)
 
 
 def test_dust_becomes_coins_of_the_pool(plain: Chain) -> None:

@@ -7,7 +7,9 @@ import pytest
 from chain.state_machine.gov.proposals import CLEANED_AT_ONCE, VOTING_MAX
 from chain.state_machine.gov.tables import DEPOSITS, PROPOSALS, VOTED_SHARES, VOTES
 from chain.state_machine.gov.votes import decide
+from chain.state_machine.ledger.tables import POTS
 from domain.amount import ASSAY
+from domain.distribution.messages import MsgCommunityPoolSpend, MsgFundCommunityPool
 from domain.errors import (
     BAD_FIELD,
     DEADLINE_PASSED,
@@ -30,6 +32,7 @@ from domain.gov.messages import (
 from domain.gov.params import GovParams
 from domain.gov.records import ProposalStatus, Tally
 from domain.ledger.messages import MsgSend
+from domain.ledger.moves import COMMUNITY_POT
 from domain.ledger.records import Coin
 from domain.staking.params import StakingParams
 from domain.staking.records import ONE
@@ -260,3 +263,35 @@ def test_many_deposits_return_in_steps(chain: Chain) -> None:
     chain.block()
     assert not DEPOSITS.scan(chain.overlay())
     assert all(chain.worth(name) == 2 * ASSAY for name in names)
+
+
+# --- the community pool --------------------------------------------------------------------------
+
+
+def spend(recipient: str, amount: int, authority: str = GOV) -> MsgCommunityPoolSpend:
+    return MsgCommunityPoolSpend(authority, recipient, (coin(amount),))
+
+
+def test_a_proposal_spends_coins_of_the_community_pool(chain: Chain) -> None:
+    chain.ok(MsgFundCommunityPool((coin(5 * ASSAY),), "carol"))
+    before = chain.worth("bob")
+    pass_proposal(chain, spend("bob", 3 * ASSAY))
+    assert found(chain).status is ProposalStatus.PASSED
+    assert chain.worth("bob") == before + 3 * ASSAY
+
+
+def test_two_proposals_cannot_spend_the_same_coins(chain: Chain) -> None:
+    held = POTS.get(chain.overlay(), COMMUNITY_POT.name)
+    chain.ok(MsgFundCommunityPool((coin(5 * ASSAY),), "carol"))
+    chain.ok(propose(spend("bob", held + 5 * ASSAY)), propose(spend("alice", held + 5 * ASSAY), proposer="bob"))
+    chain.ok(*(vote(name, YES, number) for name in ("v0", "v1", "v2") for number in (1, 2)))
+    end_voting(chain, 1)
+    end_voting(chain, 2)
+    assert found(chain, 1).status is ProposalStatus.PASSED
+    assert found(chain, 2).status is ProposalStatus.FAILED
+
+
+def test_nobody_else_spends_the_community_pool(chain: Chain) -> None:
+    chain.ok(MsgFundCommunityPool((coin(5 * ASSAY),), "carol"))
+    chain.refused(UNAUTHORIZED, spend("alice", 1, "alice"), field="authority")
+    chain.refused(UNAUTHORIZED, propose(spend("alice", 1, "alice")), field="messages[0].authority")
