@@ -74,8 +74,8 @@ MUTANTS = (
         "anyone-updates",
         "any account can change parameters",
         "chain/state_machine/gov/changes.py",
-        "    if message.authority != GOV_POT.address:\n",
-        "    if not message.authority:\n",
+        "    if address != GOV_POT.address:\n",
+        "    if not address:\n",
         (f"{_TWICE}::test_no_one_changes_parameters_without_a_proposal",),
     ),
     Mutant(

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 
 from assay.cli.outlook import read_params
+from assay.cli.output import plain as as_json
 from domain.codec import to_plain
 from domain.params import local_params
 from tests.support import solo_node
@@ -16,7 +17,7 @@ def test_parameters_are_shown_by_component(tmp_path: Path) -> None:
         shown = assay(*asked, "--output", "json")
         rows = [line.split() for line in assay(*asked).out.splitlines()]
     plain = to_plain(local_params())
-    assert shown.json == plain
+    assert shown.json == as_json(plain)
     file = tmp_path / "params.json"
     file.write_text(json.dumps(shown.json))
     assert read_params(file) == local_params(), "job inspect --params takes what is shown"
