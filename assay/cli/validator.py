@@ -240,12 +240,12 @@ def join(
     ports = Ports(p2p_port, rpc_port, grpc_port)
     check_distinct(ports)
     config = _make_config(context, listen=listen, endpoint=endpoint, engine=engine, metrics_port=metrics_port)
-    stop = Event()
-    on_stop_signal(stop.set)
     key = context.key()
     joining = Joining(context, key)
+    stop = Event()
     try:
         chain_id = joining.make_home(NodeWishes(moniker=moniker, genesis=genesis, peers=peers, host=host, ports=ports))
+        on_stop_signal(stop.set)
         context = joining.context
         config = replace(config, node=context.node)
         joining.run_node(chain_id, stop)
