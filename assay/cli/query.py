@@ -5,10 +5,13 @@ import click
 from assay.cli.arguments import ADDRESS
 from assay.cli.authz import queries as authz
 from assay.cli.context import CommandContext, common_options
+from assay.cli.distribution import queries as distribution
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.feegrant import queries as feegrant
 from assay.cli.gov import queries as gov
 from assay.cli.output import flops, money, table
+from assay.cli.slashing import queries as slashing
+from assay.cli.staking_queries import queries as staking
 
 
 @click.group(help="Read the chain's state.")
@@ -16,6 +19,9 @@ def command() -> None:
     """Group of queries."""
 
 
+command.add_command(staking, "staking")
+command.add_command(distribution, "distribution")
+command.add_command(slashing, "slashing")
 command.add_command(feegrant, "feegrant")
 command.add_command(gov, "gov")
 command.add_command(authz, "authz")
