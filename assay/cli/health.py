@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
 from fractions import Fraction
 
@@ -34,6 +35,7 @@ class HealthProblem(StrEnum):
     WRONG_CLOCK = "wrong_clock"
     NO_PEERS = "no_peers"
     JAILED = "jailed"
+    CONSENSUS_JAILED = "consensus_jailed"
     SIGNED_TWICE = "signed_twice"
     DAEMON_AWAY = "daemon_away"
     NO_COINS = "no_coins"
@@ -50,6 +52,17 @@ class Problem:
     trouble: HealthProblem
     text: str
     remedy: str
+
+
+@dataclass(frozen=True, slots=True)
+class ConsensusJail:
+    """The jail of a validator that was absent, or that signed twice (``for_good``).
+
+    ``until_ns`` is the time (Unix nanoseconds) from which the operator may free it.
+    """
+
+    until_ns: int
+    for_good: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +97,7 @@ class Seen:
       cannot be seen, None if there is none.
     - ``me``: the validator whose keys are in this home; ``bids`` are the validator's bids, and ``providers`` are the
       providers of its cluster.
+    - ``jail``: the jail in which the consensus put this validator; None if it is free.
     - ``listens``: the address of the validator's daemon; ``answers``: whether the daemon answers at this address.
     - ``disk``: bytes on disk, keyed by the folder of the home; ``free``: free bytes on that disk.
     """
@@ -100,6 +114,7 @@ class Seen:
     signed_twice: str = ""
     key_user: int | None = None
     me: Validator | None = None
+    jail: ConsensusJail | None = None
     account: AccountResponse | None = None
     duties: tuple[OpenDuty, ...] = ()
     bids: tuple[Bid, ...] = ()
@@ -264,6 +279,8 @@ def _of_validator(seen: Seen) -> Iterator[Problem]:
     me = seen.me
     if me is None:
         return
+    if seen.jail is not None:
+        yield _of_jail(seen, me.moniker, seen.jail)
     if me.jailed:
         yield Problem(
             HealthProblem.JAILED,
@@ -287,3 +304,32 @@ def _of_validator(seen: Seen) -> Iterator[Problem]:
             f"{me.operator} has {money(0)} and cannot pay transaction fees",
             f"send it coins: assay tx send {me.operator} 10ASSAY",
         )
+
+
+def _of_jail(seen: Seen, moniker: str, jail: ConsensusJail) -> Problem:
+    if jail.for_good:
+        return Problem(
+            HealthProblem.CONSENSUS_JAILED,
+            f"the consensus jailed {moniker} for good, because it signed two blocks of one height",
+            "see docs/operate/upkeep.md: undelegate its coins, and make a new validator with a new account and home",
+        )
+    text = f"the consensus jailed {moniker}, because it did not sign blocks"
+    # The jail ends on the chain clock, which stands still while the chain does: only a block's time counts.
+    now_ns = seen.status.time_ns if seen.status is not None else seen.now_ns
+    if jail.until_ns > now_ns:
+        wait = duration(-((now_ns - jail.until_ns) // _SECOND))
+        return Problem(
+            HealthProblem.CONSENSUS_JAILED,
+            f"{text}; the jail ends in {wait}, at {utc(jail.until_ns)}",
+            "get its node in sync, wait until then, and free it: assay tx slashing unjail",
+        )
+    return Problem(
+        HealthProblem.CONSENSUS_JAILED,
+        f"{text}; the jail ended at {utc(jail.until_ns)}",
+        "get its node in sync, and free it: assay tx slashing unjail",
+    )
+
+
+def utc(time_ns: int) -> str:
+    """Return a time (Unix nanoseconds) as text: 2026-01-31 12:00:00 UTC."""
+    return datetime.fromtimestamp(time_ns // _SECOND, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

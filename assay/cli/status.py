@@ -21,7 +21,7 @@ from host.addresses import HostPort
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from assay.cli.health import ProviderSeen, Seen
+    from assay.cli.health import ConsensusJail, ProviderSeen, Seen
     from chain.client.client import ChainClient
     from domain.proof.queries import PanelDuty
     from domain.registry.records import Validator
@@ -42,7 +42,8 @@ _BLOCK = 512
     For a home with a node, a validator or a provider, the command also shows peers, votes, stake, duties and disk use.
 
     The exit code is {Exit.NEEDS_CARE.value} if there is a problem. Examples: the node or a daemon does not answer, no
-    new blocks arrive, the validator is jailed, has overdue duties or has no coins, or the disk is almost full.
+    new blocks arrive, the validator is jailed (by panels or by the consensus), has overdue duties or has no coins, or
+    the disk is almost full.
     `--output json` lists the problems in `problems`.
 
     \b
@@ -76,6 +77,7 @@ def command(click_context: click.Context, context: CommandContext) -> None:
             and {
                 "operator": seen.me.operator,
                 "jailed": seen.me.jailed,
+                "consensus_jail": seen.jail and {"until_ns": seen.jail.until_ns, "for_good": seen.jail.for_good},
                 "stake": seen.me.stake,
                 "power": _power(seen),
                 "balance": seen.account.balance if seen.account else None,
@@ -205,6 +207,7 @@ def _of_validator(context: CommandContext, client: "ChainClient", me: "Validator
     duties = client.query(LiveLegsRequest(me.operator))
     listens, answers = find_daemon(str(context.setting("validator.listen").value), me.endpoint)
     return {
+        "jail": _jail_of(client, me),
         "account": client.account(me.operator),
         "duties": tuple(open_duties(duties.legs, _panel_duties(client, me.operator), duties.clock, me.operator)),
         "listens": listens,
@@ -212,6 +215,26 @@ def _of_validator(context: CommandContext, client: "ChainClient", me: "Validator
         "bids": client.query(BidsRequest(me.operator, _PAGE, b"")).bids,
         "providers": client.query(ProvidersRequest(me.operator, _PAGE, "")).providers,
     }
+
+
+def _jail_of(client: "ChainClient", me: "Validator") -> "ConsensusJail | None":
+    """Return the jail in which the consensus put a validator, or None if it is free."""
+    from cosmpy.protos.cosmos.slashing.v1beta1 import query_pb2 as slashing
+    from cosmpy.protos.cosmos.staking.v1beta1 import query_pb2 as staking
+
+    from assay.cli.health import ConsensusJail
+    from wire.address import cons_address_text, operator_address
+
+    if me.stake:  # the stake of a jailed validator is 0
+        return None
+    asked = staking.QueryValidatorRequest(validator_addr=operator_address(me.operator))
+    stake = client.call("/cosmos.staking.v1beta1.Query/Validator", asked, staking.QueryValidatorResponse).validator
+    if not stake.jailed:
+        return None
+    request = slashing.QuerySigningInfoRequest(cons_address=cons_address_text(me.cons_address))
+    path = "/cosmos.slashing.v1beta1.Query/SigningInfo"
+    info = client.call(path, request, slashing.QuerySigningInfoResponse).val_signing_info
+    return ConsensusJail(info.jailed_until.ToNanoseconds(), info.tombstoned)
 
 
 def _panel_duties(client: "ChainClient", me: str) -> "Iterator[PanelDuty]":
@@ -315,7 +338,9 @@ def _home_rows(seen: "Seen") -> list[tuple[str, str]]:
         if seen.votes is not None and (seen.block_age or 0) > LATE_SECONDS:
             rows.append(("votes for the next block", f"{percent(seen.votes.power)} of the power"))
     if me := seen.me:
-        standing = f"votes with {_power(seen):.1%} of the power"
+        standing = f"votes with {_power(seen):.1%} of the power" if me.stake else "is not in the validator set"
+        if seen.jail:
+            standing += ", jailed by the consensus"
         if me.jailed:
             standing += ", jailed (no matches, no seats)"
         there = f"answers at {seen.listens}" if seen.answers else "does not answer"
@@ -370,7 +395,7 @@ def _validator_table(seen: "Seen") -> "Table":
             f"{flops(v.audit_speed)}/s",
             v.audit_rate,
             v.endpoint or "-",
-            "jailed" if v.jailed else "votes",
+            "jailed" if v.jailed else "votes" if v.stake else "not in the set",
         )
         for v in seen.validators
     ]

@@ -12,10 +12,12 @@ from chain.app.grpc_server import GrpcServer
 from chain.app.services.table import Services
 from chain.app.solo import SoloEngine
 from chain.app.storage import Storage
+from domain.block import Misbehaviour, MisbehaviourKind
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.ledger.records import Coin
 from domain.params import local_params
 from tests.support import small_chain
+from wire.address import cons_address
 from wire.keys import Key
 
 CHAIN_ID = "assay-test"
@@ -23,6 +25,8 @@ ALICE, BOB, OPERATOR = (Key(bytes(31) + bytes([number])) for number in (1, 2, 3)
 BEACON_KEY = Key(bytes(31) + b"\x08")
 STRANGER = Key(bytes(31) + b"\x09")  # has no account
 RICH = 10**15
+CONS_KEY = b"\x05" * 32
+CONS_ADDRESS = cons_address(CONS_KEY)
 
 
 def genesis() -> Genesis:
@@ -32,7 +36,7 @@ def genesis() -> Genesis:
         DENOM,
         local_params(),
         tuple(GenesisAccount(key.address, (Coin(DENOM, RICH),)) for key in (ALICE, BOB, OPERATOR)),
-        (GenesisValidator(OPERATOR.address, "one", b"\x05" * 32, BEACON_KEY.pub_key, 10_000_000),),
+        (GenesisValidator(OPERATOR.address, "one", CONS_KEY, BEACON_KEY.pub_key, 10_000_000),),
     )
 
 
@@ -91,3 +95,13 @@ def making_blocks(engine: SoloEngine, interval: float = 0.02) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def sign_twice(node: SoloNode) -> None:
+    """Make a block that proves that the validator signed twice."""
+    head = node.app.head.block
+    proof = Misbehaviour(MisbehaviourKind.DUPLICATE_VOTE, CONS_ADDRESS, head.height, head.time_ns, 5)
+    node.app.finalize_block(
+        head.height + 1, head.time_ns + 10**9, bytes([7] * 32), bytes(20), (), misbehaviours=(proof,)
+    )
+    node.app.commit()

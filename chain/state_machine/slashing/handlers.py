@@ -42,9 +42,7 @@ def check_unjail(ctx: Context, message: MsgUnjail) -> str:
         raise Refusal(LOW_SELF_DELEGATION, _FIELD, reason, remedy)
     if not stake.jailed:
         reason = "validator not jailed; cannot be unjailed"
-        raise Refusal(
-            NOT_JAILED, _FIELD, reason, "nothing needs to be done: `assay validator status` shows its standing"
-        )
+        raise Refusal(NOT_JAILED, _FIELD, reason, "do nothing: a jail by panels ends by itself (`assay status`)")
     info = SIGNING_INFOS.must(ctx.store, VALIDATORS.must(ctx.store, operator).cons_address)
     reason = "validator still jailed; cannot be unjailed"
     if info.tombstoned:

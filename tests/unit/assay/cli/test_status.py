@@ -14,6 +14,7 @@ import pytest
 from assay.cli.health import (
     FREE_BYTES,
     LATE_SECONDS,
+    ConsensusJail,
     HealthProblem,
     ProviderSeen,
     Seen,
@@ -32,6 +33,7 @@ from domain.ledger.records import Account, BondAccount
 from domain.market.records import Bid, Offer
 from domain.node.queries import StatusResponse
 from domain.registry.records import Capability, Provider, Validator
+from domain.slashing.records import FOREVER
 from tests.support import solo_node
 from tests.unit.assay.support import assay
 from tests.unit.compute_provider.support import STATUS
@@ -87,6 +89,7 @@ def test_a_home_that_is_well_has_none() -> None:
         (replace(LATE, wrong_clock="the clock is ahead"), HealthProblem.WRONG_CLOCK),
         (replace(WELL, comet=replace(COMET, peers=())), HealthProblem.NO_PEERS),
         (replace(WELL, me=replace(ME, jailed=True)), HealthProblem.JAILED),
+        (replace(WELL, jail=ConsensusJail(NOW, for_good=False)), HealthProblem.CONSENSUS_JAILED),
         (replace(WELL, answers=False), HealthProblem.DAEMON_AWAY),
         (replace(WELL, signed_twice="block 9 has a vote"), HealthProblem.SIGNED_TWICE),
         (replace(WELL, key_user=4711), HealthProblem.SIGNED_TWICE),
@@ -97,6 +100,29 @@ def test_a_home_that_is_well_has_none() -> None:
 )
 def test_each_trouble_is_seen_alone(seen: Seen, trouble: HealthProblem) -> None:
     assert troubles(seen) == [trouble]
+
+
+@pytest.mark.parametrize(
+    ("jail", "text", "remedy"),
+    [
+        (
+            ConsensusJail(CHAIN.time_ns + 90 * SECOND - 1, for_good=False),
+            "the jail ends in 90 s, at 2027-01-15 08:01:27 UTC",
+            "wait until then, and free it: assay tx slashing unjail",
+        ),
+        (
+            ConsensusJail(CHAIN.time_ns, for_good=False),
+            "the jail ended at 2027-01-15 07:59:58 UTC",
+            "get its node in sync, and free it: assay tx slashing unjail",
+        ),
+        (ConsensusJail(FOREVER * SECOND, for_good=True), "for good, because it signed two blocks", "a new validator"),
+    ],
+)
+def test_a_jail_of_the_consensus_says_its_end_and_what_to_do(jail: ConsensusJail, text: str, remedy: str) -> None:
+    (problem,) = problems(replace(WELL, jail=jail))
+    assert "the consensus jailed val0" in problem.text
+    assert text in problem.text
+    assert remedy in problem.remedy
 
 
 def test_what_is_no_trouble() -> None:
@@ -203,6 +229,23 @@ def test_the_home_of_a_solo_node(node: str, tmp_path: Path) -> None:
     told = assay("status", "--output", "json", home=tmp_path)
     assert told.json["node"] is None
     assert [problem["code"] for problem in told.json["problems"]] == ["daemon_away"]
+
+
+def test_a_validator_that_signed_twice(tmp_path: Path) -> None:
+    home = tmp_path / "home"
+    (home / "validator").mkdir(parents=True)
+    Keyring(home / "keys", "test").add("op", solo_node.OPERATOR)
+    with solo_node.running(tmp_path / "chain", genesis_time_ns=time.time_ns()) as node:
+        node.engine.make_block()
+        solo_node.sign_twice(node)
+        asked = ("status", "--node", node.address, "--keyring", "test")
+        shown, told = assay(*asked, home=home), assay(*asked, "--output", "json", home=home).json
+    assert [problem["code"] for problem in told["problems"]] == ["consensus_jailed", "daemon_away"]
+    assert told["validator"]["consensus_jail"]["for_good"]
+    assert not told["validator"]["jailed"], "that is the jail of panels"
+    assert "is not in the validator set, jailed by the consensus" in shown.out
+    assert "not in the set" in shown.out
+    assert "! the consensus jailed one for good" in shown.out
 
 
 @pytest.mark.parametrize("chain_id", ["assay-test", "mine-1"])

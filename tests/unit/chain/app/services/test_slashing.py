@@ -9,16 +9,14 @@ from cosmpy.protos.cosmos.evidence.v1beta1.evidence_pb2 import Equivocation
 
 from chain.app.rest.forms import to_json
 from chain.app.services.table import METHODS, Services
-from domain.block import Misbehaviour, MisbehaviourKind
 from domain.errors import Refusal
 from domain.slashing.records import FOREVER
-from tests.support.solo_node import SoloNode
+from tests.support.solo_node import CONS_ADDRESS as CONS
+from tests.support.solo_node import SoloNode, sign_twice
 from wire.address import cons_address_bytes, cons_address_text
 
 PACKAGE = "/cosmos.slashing.v1beta1.Query/"
-CONS = sha256(bytes([5] * 32)).digest()[:20]
 ADDRESS = cons_address_text(CONS)
-SECOND = 10**9
 
 
 @pytest.fixture
@@ -31,16 +29,6 @@ def services(node: SoloNode) -> Services:
 def ask(services: Services, name: str, package: str = PACKAGE, **fields: Any) -> Any:
     method = METHODS[package + name]
     return method.response.FromString(services.call(method.path, method.request(**fields).SerializeToString()).data)
-
-
-def sign_twice(node: SoloNode) -> None:
-    """Make a block that proves that the validator signed twice."""
-    head = node.app.head.block
-    proof = Misbehaviour(MisbehaviourKind.DUPLICATE_VOTE, CONS, head.height, head.time_ns, 5)
-    node.app.finalize_block(
-        head.height + 1, head.time_ns + SECOND, bytes([7] * 32), bytes(20), (), misbehaviours=(proof,)
-    )
-    node.app.commit()
 
 
 def test_a_consensus_address_has_a_text_form() -> None:
