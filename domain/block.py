@@ -64,7 +64,7 @@ class TxResult:
     gas_wanted: int
     gas_used: int
     events: tuple[Event, ...]
-    responses: tuple[tuple[str, bytes], ...] = ()  # ids that messages created, each with its name: ("order_id", …)
+    responses: tuple[tuple[str, bytes], ...] = ()  # what messages answer, each with its name: ("order_id", …)
 
 
 @dataclass(frozen=True, slots=True)

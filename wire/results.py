@@ -12,6 +12,7 @@ from cosmpy.protos.tendermint.abci.types_pb2 import Event as EventProto
 from cosmpy.protos.tendermint.abci.types_pb2 import EventAttribute
 from google.protobuf.any_pb2 import Any as AnyProto
 from google.protobuf.descriptor import FieldDescriptor
+from google.protobuf.timestamp_pb2 import Timestamp
 
 from domain.block import TxResult
 from domain.errors import Code
@@ -24,9 +25,9 @@ _CODESPACE_KEY = "assay-codespace"
 
 
 def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
-    """Return the ``data`` of a transaction's result: one response per message, with the id that the message created.
+    """Return the ``data`` of a transaction's result: one response per message, with its id or time.
 
-    The data is empty if the transaction failed. ``result`` has the ids in the order of the messages.
+    The data is empty if the transaction failed. ``result`` has these values in the order of the messages.
     """
     if result.code:
         return b""
@@ -41,7 +42,7 @@ def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
 
 
 def _response(message: Message, ids: list[tuple[str, bytes]]) -> Any:
-    """Return the response of a message, and take its id from ``ids``.
+    """Return the response of a message, and take its id or time from ``ids``.
 
     If the message applied others inside it, its response has their responses.
     """
@@ -51,9 +52,13 @@ def _response(message: Message, ids: list[tuple[str, bytes]]) -> Any:
         response.results.extend(_response(inner, ids).SerializeToString() for inner in inner_of(message))
     elif ids and ids[0][0] in names:
         name, value = ids.pop(0)
-        setattr(
-            response, name, value if names[name].type == FieldDescriptor.TYPE_BYTES else int.from_bytes(value, "big")
-        )
+        if names[name].type == FieldDescriptor.TYPE_BYTES:
+            setattr(response, name, value)
+        elif names[name].type == FieldDescriptor.TYPE_MESSAGE:  # a time in nanoseconds
+            seconds, nanos = divmod(int.from_bytes(value, "big"), 10**9)
+            getattr(response, name).CopyFrom(Timestamp(seconds=seconds, nanos=nanos))
+        else:
+            setattr(response, name, int.from_bytes(value, "big"))
     return response
 
 

@@ -40,6 +40,10 @@ class Head:
     # seed from it.
     beacon: bytes
 
+    def header_ns(self, clock: int) -> int:
+        """Return the header time (ns) at which the chain clock showed ``clock``, or will show it if blocks go on."""
+        return max(0, self.time_ns - self.clock_ns + clock * NS)
+
 
 @dataclass(frozen=True, slots=True)
 class Schedule:

@@ -10,6 +10,5 @@ from chain.state_machine.context import HEAD, NS
 
 def header_time(clock: int, call: Call) -> Any:
     """Return the time of a header at which the chain clock showed ``clock``, or will show it if blocks go on."""
-    head = HEAD.must(call.store)
-    seconds, nanos = divmod(max(0, head.time_ns - head.clock_ns + clock * NS), NS)
+    seconds, nanos = divmod(HEAD.must(call.store).header_ns(clock), NS)
     return Timestamp(seconds=seconds, nanos=nanos)

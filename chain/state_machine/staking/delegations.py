@@ -233,8 +233,11 @@ def cancel_unbonding(ctx: Context, entry: Unbonding, amount: int) -> None:
 # --- redelegation --------------------------------------------------------------------------------
 
 
-def redelegate(ctx: Context, delegator: str, source: str, target: str, amount: int) -> None:
-    """Move coins of a delegation to another validator, and lock the shares there until the coins could be free."""
+def redelegate(ctx: Context, delegator: str, source: str, target: str, amount: int) -> int:
+    """Move coins of a delegation to another validator, and lock the shares there until the coins could be free.
+
+    Return that time.
+    """
     stake = VALIDATOR_STAKES.must(ctx.store, source)
     completes_at = leaves_at(ctx, stake)
     locks = completes_at > ctx.clock
@@ -258,6 +261,7 @@ def redelegate(ctx: Context, delegator: str, source: str, target: str, amount: i
             completes_at=completes_at if locks else 0,
         )
     )
+    return completes_at
 
 
 def _move_between(source: ValidatorStake, target: ValidatorStake) -> Move | None:

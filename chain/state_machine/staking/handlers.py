@@ -3,7 +3,7 @@
 from dataclasses import replace
 from hashlib import sha256
 
-from chain.state_machine.context import Context
+from chain.state_machine.context import HEAD, Context
 from chain.state_machine.handler import Handler
 from chain.state_machine.ledger.balances import check_funds
 from chain.state_machine.ledger.tables import ACCOUNTS
@@ -42,6 +42,7 @@ from domain.errors import (
     WRONG_STATE,
     Refusal,
 )
+from domain.hashing import u64
 from domain.ledger.records import Coin
 from domain.staking.events import StakeDelegated, ValidatorCreated, ValidatorEdited
 from domain.staking.messages import (
@@ -291,7 +292,12 @@ def _check_worth(ctx: Context, delegator: str, operator: str, coin: Coin) -> int
 
 def apply_undelegate(ctx: Context, message: MsgUndelegate, amount: int) -> None:
     """Move the coins into an unbonding entry."""
-    undelegate(ctx, message.delegator_address, message.validator_address, amount)
+    _answer_time(ctx, undelegate(ctx, message.delegator_address, message.validator_address, amount).completes_at)
+
+
+def _answer_time(ctx: Context, completes_at: int) -> None:
+    """Put the header time at which coins are free into the response to the message."""
+    ctx.responses.append(("completion_time", u64(HEAD.must(ctx.store).header_ns(completes_at))))
 
 
 # --- MsgBeginRedelegate --------------------------------------------------------------------------
@@ -332,7 +338,7 @@ def check_redelegate(ctx: Context, message: MsgBeginRedelegate) -> int:
 def apply_redelegate(ctx: Context, message: MsgBeginRedelegate, amount: int) -> None:
     """Move the coins to the other validator."""
     source, target = message.validator_src_address, message.validator_dst_address
-    redelegate(ctx, message.delegator_address, source, target, amount)
+    _answer_time(ctx, redelegate(ctx, message.delegator_address, source, target, amount))
 
 
 # --- MsgCancelUnbondingDelegation ----------------------------------------------------------------

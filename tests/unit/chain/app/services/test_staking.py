@@ -1,8 +1,11 @@
 """``cosmos.staking`` on a solo node: validators, delegations, and coins that leave."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
+from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import TxMsgData
+from cosmpy.protos.cosmos.staking.v1beta1.tx_pb2 import MsgUndelegateResponse
 
 from chain.app.services.table import METHODS, Services
 from domain.errors import Refusal
@@ -28,7 +31,8 @@ def services(node: SoloNode) -> Services:
     return services
 
 
-def send(node: SoloNode, sequence: int, message: Message) -> None:
+def send(node: SoloNode, sequence: int, message: Message) -> str:
+    """Send a message of Alice in a block of its own, and return the hash of the transaction."""
     raw = build_tx(
         [message],
         ALICE,
@@ -40,6 +44,7 @@ def send(node: SoloNode, sequence: int, message: Message) -> None:
     )
     assert node.engine.broadcast_sync(raw).code == 0
     node.engine.make_block()
+    return sha256(raw).hexdigest()
 
 
 def ask(services: Services, name: str, **fields: Any) -> Any:
@@ -73,6 +78,16 @@ def test_delegations_and_coins_that_leave(services: Services) -> None:
     listed = ask(services, "DelegatorUnbondingDelegations", delegator_addr=ALICE.address).unbonding_responses
     assert list(listed) == [leaving]
     assert list(ask(services, "Redelegations", delegator_addr=ALICE.address).redelegation_responses) == []
+
+
+def test_the_answer_to_an_undelegation_says_when_its_coins_arrive(services: Services, node: SoloNode) -> None:
+    digest = send(node, 2, MsgUndelegate(ALICE.address, OPERATOR.address, Coin("uassay", 1)))
+    get = METHODS["/cosmos.tx.v1beta1.Service/GetTx"]
+    found = get.response.FromString(services.call(get.path, get.request(hash=digest).SerializeToString()).data)
+    (answer,) = TxMsgData.FromString(bytes.fromhex(found.tx_response.data)).msg_responses
+    both = {"delegator_addr": ALICE.address, "validator_addr": VALIDATOR}
+    entries = ask(services, "UnbondingDelegation", **both).unbond.entries
+    assert MsgUndelegateResponse.FromString(answer.value).completion_time == entries[-1].completion_time
 
 
 def test_the_whole_and_the_parameters(services: Services) -> None:

@@ -1,7 +1,12 @@
 """Delegating, undelegating, redelegating: shares, pots, entries, and what is refused."""
 
-import pytest
+from collections.abc import Sequence
 
+import pytest
+from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import TxMsgData
+from cosmpy.protos.cosmos.staking.v1beta1.tx_pb2 import MsgBeginRedelegateResponse
+
+from chain.state_machine.context import HEAD, NS
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.staking.delegations import get_delegation
 from chain.state_machine.staking.tables import DELEGATIONS, REDELEGATIONS, UNBONDINGS
@@ -15,6 +20,7 @@ from domain.errors import (
     WRONG_STATE,
 )
 from domain.ledger.records import Coin
+from domain.messages import Message
 from domain.staking.messages import MsgDelegate
 from domain.staking.records import ONE
 from tests.support.chain_harness import COINS, STAKE, Chain
@@ -32,6 +38,7 @@ from tests.support.stakes import (
     update,
     worth,
 )
+from wire.results import tx_data
 
 
 @pytest.fixture
@@ -177,3 +184,32 @@ def test_nothing_is_sold_by_a_validator_that_lost_all(chain: Chain) -> None:
     slash(chain, "v0", STAKE + 10 * ASSAY)
     chain.refused(WRONG_STATE, delegate("bob", "v0", 10 * ASSAY), field="validator_address")
     chain.refused(INSUFFICIENT_FUNDS, undelegate("alice", "v0", 1))
+
+
+# --- what messages answer ------------------------------------------------------------------------
+
+
+def answered(chain: Chain, messages: Sequence[Message]) -> list[int]:
+    """Send messages in one transaction, and return the completion times (ns) that it answers."""
+    (result,) = chain.ok(chain.tx(*messages)).tx_results
+    answers = TxMsgData.FromString(tx_data(messages, result)).msg_responses
+    # The two responses have the time in the same field.
+    times = [MsgBeginRedelegateResponse.FromString(answer.value).completion_time for answer in answers]
+    return [time.seconds * NS + time.nanos for time in times]
+
+
+def test_messages_answer_with_the_header_time_at_which_coins_are_free(chain: Chain) -> None:
+    messages = [delegate("alice", "v0", 5 * ASSAY), undelegate("alice", "v0", ASSAY)]
+    nothing, paid = answered(chain, [*messages, redelegate("alice", "v0", "v1", ASSAY)])[:2]
+    head = HEAD.must(chain.overlay())
+    assert (nothing, paid) == (0, head.time_ns - head.clock_ns % NS + UNBONDING * NS)
+
+
+def test_moved_coins_of_an_unbonded_validator_are_free_at_once(chain: Chain) -> None:
+    chain.ok(create("new"), delegate("alice", "new", 5 * ASSAY))
+    (bound,) = answered(chain, [redelegate("alice", "new", "v0", ASSAY)])
+    head = HEAD.must(chain.overlay())
+    assert bound == head.time_ns - head.clock_ns % NS
+    (bound,) = answered(chain, [redelegate("v0", "v0", "v1", ASSAY)])
+    head = HEAD.must(chain.overlay())
+    assert bound == head.time_ns - head.clock_ns % NS + UNBONDING * NS
