@@ -58,6 +58,9 @@ def type_url(message: Message) -> str:
     return message.URL
 
 
+_REMEDY = f"use one of its {len(TYPE_URLS)} types, which the page reference/messages of the documentation lists"
+
+
 def from_bytes(url: str, value: bytes, field: str = "value") -> Message:
     """Return the domain message that ``value`` encodes, given its type url.
 
@@ -73,7 +76,7 @@ def _read(depth: int, url: str, value: bytes, field: str) -> Message:
             reason = "is only for the proposer of a block, as the block's first item"
             refusal = Refusal(UNKNOWN_REQUEST, "type_url", reason, "remove it: the node adds it")
         else:
-            refusal = Refusal(UNKNOWN_REQUEST, "type_url", f"{url[:100]!r} is not a message of this chain", _known())
+            refusal = Refusal(UNKNOWN_REQUEST, "type_url", f"{url[:100]!r} is not a message of this chain", _REMEDY)
         raise inside(field, refusal)
     proto, read = entry
     message = parse(proto, value, field)
@@ -96,7 +99,3 @@ def response_class(message: Message) -> Any:
     proto, _ = TYPE_URLS[type_url(message)]
     descriptor = proto.DESCRIPTOR
     return GetMessageClass(descriptor.file.message_types_by_name[descriptor.name + "Response"])
-
-
-def _known() -> str:
-    return "use one of " + ", ".join(sorted(TYPE_URLS))

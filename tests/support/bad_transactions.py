@@ -416,7 +416,7 @@ BAD: dict[str, Bad] = {
     "memo right to left": Bad(put("body.memo", "a\u202eb"), errors.TX_DECODE, "body.memo"),
     # messages
     "message of another chain": Bad(
-        put(TYPE_URL, "/cosmos.gov.v1.MsgVote"),
+        put(TYPE_URL, "/ibc.applications.transfer.v1.MsgTransfer"),
         errors.UNKNOWN_REQUEST,
         "body.messages[0].type_url",
         NO_SUCH,

@@ -76,7 +76,7 @@ def test_health(channel: grpc.Channel) -> None:
     assert call(channel, "/grpc.health.v1.Health/Check", b"") == b"\x08\x01"
 
 
-@pytest.mark.parametrize("path", ["/x.Y/Z", "/cosmos.gov.v1.Query/Proposals", "/", ACCOUNT + "x"])
+@pytest.mark.parametrize("path", ["/x.Y/Z", "/cosmos.nft.v1beta1.Query/NFTs", "/", ACCOUNT + "x"])
 def test_unknown_paths_are_unimplemented(channel: grpc.Channel, path: str) -> None:
     assert failure(channel, path, b"").code() is grpc.StatusCode.UNIMPLEMENTED
 

@@ -116,12 +116,14 @@ def comet(answers: dict[str, Any]) -> Iterator[str]:
 def test_blocks_transactions_and_coins_are_told(node: Node) -> None:
     NodeLook(node.meters, node.app, node.storage, None, lambda: node.engine.waiting)
     node.block()
+    keys = {count_keys(node.app.committed())}
     good, bad = transfer(1, 0, 2, 5), transfer(1, 5, 2, 5)
     node.engine.broadcast_sync(good)
     node.engine.broadcast_sync(bad)
     assert node.values()["assay_node_mempool_txs",] == 1
-    node.block(2.5)
-    node.block(2.5)
+    for _ in range(2):
+        node.block(2.5)
+        keys.add(count_keys(node.app.committed()))
     found = node.values()
     assert found["assay_node_height",] == 3
     assert found["assay_node_block_interval_seconds_count",] == 2
@@ -148,7 +150,7 @@ def test_blocks_transactions_and_coins_are_told(node: Node) -> None:
     }
     assert all(found["assay_node_orders", state.name.lower()] == 0 for state in OrderState)
     wait_until(
-        lambda: node.values()["assay_node_state_keys",] == count_keys(node.app.committed()),
+        lambda: node.values()["assay_node_state_keys",] in keys,
         "the count of keys",
         5.0,
     )

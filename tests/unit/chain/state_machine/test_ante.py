@@ -186,7 +186,7 @@ def test_all_messages_or_none(chain: Chain) -> None:
     assert all(event.number == 0 for event in result.events)
     assert chain.bond("alice") == 0
     assert chain.worth("alice") == COINS
-    assert len(chain.events) == events
+    assert {event.type.partition(".")[0] for event in chain.events[events:]} == {"distribution"}
     chain.ok(chain.tx(good, good))
     assert chain.bond("alice") == 10
 
@@ -195,7 +195,8 @@ def test_event_numbers_have_no_gaps(chain: Chain) -> None:
     chain.ok(MsgDepositBond("alice", 5), MsgDepositBond("bob", 6))
     chain.block(MsgDepositBond("alice", COINS))
     chain.ok(MsgDepositBond("alice", 5))
-    assert [event.number for event in chain.events] == [1, 2, 3]
+    assert [event.number for event in chain.events] == list(range(1, 1 + len(chain.events)))
+    assert len(chain.seen("bond.deposited")) == 3
 
 
 def test_simulation_needs_no_signature_fee_or_sequence_and_changes_nothing(chain: Chain) -> None:
