@@ -130,12 +130,4 @@ MUTANTS = (
         "    if False:\n",
         ("tests/unit/chain/attacks/test_voting_twice.py::test_a_smaller_set_is_chosen_in_the_next_block",),
     ),
-    Mutant(
-        "time-of-the-chain-clock",
-        "an undelegation answers with a time of the chain clock, as if the chain had never stood still",
-        "chain/state_machine/context.py",
-        "        return max(0, self.time_ns - self.clock_ns + clock * NS)\n",
-        "        return clock * NS\n",
-        (f"{_DELEGATING}::test_messages_answer_with_the_header_time_at_which_coins_are_free",),
-    ),
 )

@@ -3,6 +3,8 @@
 from tests.mutants.mutant import Mutant
 from tests.mutants.tests import BLOCK_GAS, FEE_PAYS, FULL, GAS, JOINT, SHARED, SIGNED
 
+_DELEGATING = "tests/unit/chain/state_machine/staking/test_delegations.py"
+
 MUTANTS = (
     Mutant(
         "declared-gas",
@@ -182,5 +184,13 @@ MUTANTS = (
         '        if tx.fee_granter not in ("", signer):\n',
         "        if False:\n",
         (f"{FEE_PAYS}::test_others_do_not_pay_for_a_place_in_the_lane",),
+    ),
+    Mutant(
+        "time-of-the-chain-clock",
+        "an undelegation answers with a time of the chain clock, as if the chain had never stood still",
+        "chain/state_machine/context.py",
+        "        return max(0, self.time_ns - self.clock_ns + clock * NS)\n",
+        "        return clock * NS\n",
+        (f"{_DELEGATING}::test_messages_answer_with_the_header_time_at_which_coins_are_free",),
     ),
 )
