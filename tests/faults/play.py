@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -25,7 +26,7 @@ from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
 from domain.proof.records import ShareState
 from host.process import start_child, stop_child
 from localnet.comet_scenarios import read_bonds
-from localnet.layout import NetworkKind
+from localnet.layout import NetworkKind, ValidatorSpec
 from localnet.network import comet_pid
 from pol.job.checkpoint import MODEL_FILE
 from pol.local.run import run_locally
@@ -134,7 +135,7 @@ def _compare(ending: Ending, expected: Ending) -> str:
 
 
 def _wait_until_whole(market: MarketNetwork) -> None:
-    """Wait until all nodes are at the height of the chain, and all providers have joined: the next cell begins."""
+    """Wait until all nodes are at the height of the chain, all providers have joined, and all validators serve."""
     network, layout = market.network, market.layout
     network.wait_for_height(market.client.status().height, [spec.moniker for spec in layout.validators], SECONDS)
 
@@ -144,6 +145,16 @@ def _wait_until_whole(market: MarketNetwork) -> None:
         return all(report is not None and report["joined"] for report in reports)
 
     wait_until(joined, "the providers to join again", SECONDS)
+    wait_until(lambda: all(map(_serves, layout.validators)), "the validators to serve again", SECONDS)
+
+
+def _serves(spec: ValidatorSpec) -> bool:
+    """Return whether the daemon of a validator takes connections."""
+    try:
+        socket.create_connection(("127.0.0.1", spec.cluster), timeout=5).close()
+    except OSError:
+        return False
+    return True
 
 
 class _Order:
