@@ -103,8 +103,6 @@ def run(
     """Run the validator's daemon in the foreground."""
     from validator.daemon import ValidatorDaemon
 
-    stop = Event()
-    on_stop_signal(stop.set)
     config = _make_config(
         context,
         listen=listen,
@@ -117,6 +115,8 @@ def run(
         admit=admit,
         metrics_port=metrics_port,
     )
+    stop = Event()
+    on_stop_signal(stop.set)
     daemon = ValidatorDaemon(config, context.key(), stop)
     ready = f"ready: serving on {config.listen}, published as {config.endpoint}"
     daemon.run(lambda: context.output.note(ready))
