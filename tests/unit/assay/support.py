@@ -4,9 +4,12 @@ import io
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
-from contextlib import redirect_stderr, redirect_stdout
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from typing import Any
 from unittest.mock import patch
@@ -43,12 +46,30 @@ class Ran:
         return lines[0].removeprefix("error: ")
 
 
+@contextmanager
+def signals_kept() -> Iterator[None]:
+    """Give the handlers of Ctrl-C and SIGTERM back to the tests that come after: a daemon takes them for good."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handlers = [(number, signal.getsignal(number)) for number in (signal.SIGINT, signal.SIGTERM)]
+    wakeup = signal.set_wakeup_fd(-1)
+    signal.set_wakeup_fd(wakeup)
+    try:
+        yield
+    finally:
+        signal.set_wakeup_fd(wakeup)
+        for number, handler in handlers:
+            signal.signal(number, handler)
+
+
 def assay(*arguments: object, home: object = "", **variables: str) -> Ran:
     """Run ``assay …`` here, with a home and environment variables."""
     out, err = io.StringIO(), io.StringIO()
     variables |= {"ASSAY_HOME": str(home)} if home else {}
     wide = {"COLUMNS": "200", "NO_COLOR": "1"}  # tables do not wrap
     with (
+        signals_kept(),
         patch.dict(os.environ, wide | variables),
         patch.object(sys, "argv", ["assay", *map(str, arguments)]),
         redirect_stdout(out),
