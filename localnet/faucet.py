@@ -30,6 +30,7 @@ from domain.ledger.messages import MsgSend
 from domain.ledger.records import Coin
 from domain.limits import MESSAGES_MAX
 from domain.measures import duration
+from domain.vocabulary import POTS
 from wire.address import check_address
 
 T = TypeVar("T")
@@ -38,6 +39,7 @@ _log = logging.getLogger("assay.faucet")
 BODY_BYTES_MAX = 1_024
 WAITING_MAX = 4 * MESSAGES_MAX
 """Most requests that wait for a transaction."""
+_POTS = frozenset(pot.address for pot in POTS.values())
 REMEMBERED = 100_000
 """Number of addresses, and of callers, whose last requests are remembered."""
 DAY = 86_400
@@ -173,6 +175,8 @@ class Faucet:
             self._sending = asyncio.create_task(self._send())
         try:
             tx = await waiting.done
+        except TxRefused as error:  # it counts, so that no one makes the faucet send in vain again and again
+            return _error(400, str(error))
         except (ChainError, Refusal) as error:
             self._limits.give_back(address, caller)
             return _error(503, f"the coins were not sent: {error}")
@@ -231,6 +235,8 @@ async def _read_address(request: Request) -> str:
         raise Refusal(BAD_FIELD, "denom", f"is not {DENOM}", remedy)
     address: str = body["address"]
     check_address(address, "address")
+    if address in _POTS:
+        raise Refusal(BAD_FIELD, "address", "is a module's address, which cannot receive coins", remedy)
     return address
 
 

@@ -1,5 +1,6 @@
 """``assay faucet``."""
 
+import socket
 import time
 
 import click
@@ -10,9 +11,6 @@ from assay.cli.errors import CliError
 from assay.cli.output import money
 from domain.measures import duration
 from host.addresses import HostPort
-
-_CONNECTIONS_MAX = 256
-_IDLE_SECONDS = 15
 
 
 @click.command(
@@ -33,6 +31,7 @@ def command(context: CommandContext, listen: str, amount: int, wait: int, daily:
     """Run a faucet in the foreground."""
     import uvicorn
 
+    from chain.app.rest.connections import make_config
     from domain.ledger.queries import AccountRequest
     from host.daemon import begin_log
     from localnet.faucet import Faucet, Limits
@@ -51,19 +50,6 @@ def command(context: CommandContext, listen: str, amount: int, wait: int, daily:
             f"at http://{listen}/credit"
         )
         address = HostPort.parse(listen)
-        config = uvicorn.Config(
-            faucet.app,
-            host=address.host,
-            port=address.port,
-            loop="asyncio",
-            ws="none",
-            lifespan="off",
-            log_config=None,
-            log_level="error",
-            access_log=False,
-            server_header=False,
-            limit_concurrency=_CONNECTIONS_MAX,
-            timeout_keep_alive=_IDLE_SECONDS,
-            timeout_graceful_shutdown=1,
-        )
-        uvicorn.Server(config).run()
+        family = socket.AF_INET6 if ":" in address.host else socket.AF_INET
+        with socket.create_server((address.host, address.port), family=family) as listening:
+            uvicorn.Server(make_config(faucet.app)).run(sockets=[listening])

@@ -4,6 +4,7 @@ import asyncio
 from collections import Counter
 from typing import Any, Final
 
+import uvicorn
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from host.addresses import is_loopback
@@ -12,6 +13,9 @@ EXCHANGE_SECONDS: Final = 30.0
 """Longest time (s) from the begin of a connection, or the end of the last answer, to the end of the next answer."""
 CONNECTIONS_PER_HOST: Final = 32
 """Largest number of connections of one host; a proxy on this machine may have more."""
+CONNECTIONS_MAX: Final = 256
+_IDLE_SECONDS: Final = 15
+_HEAD_BYTES_MAX: Final = 16 * 1024
 
 _open: Counter[str] = Counter()
 
@@ -51,3 +55,23 @@ class RestConnection(H11Protocol):
         if self._ends is not None:
             self._ends.cancel()
         self._ends = asyncio.get_running_loop().call_later(EXCHANGE_SECONDS, self.transport.abort)
+
+
+def make_config(app: Any) -> uvicorn.Config:
+    """Return the configuration of a server of an HTTP application for strangers."""
+    return uvicorn.Config(
+        app,
+        http=RestConnection,
+        loop="asyncio",
+        ws="none",
+        lifespan="off",
+        interface="asgi3",
+        log_config=None,
+        log_level="error",  # strangers send requests that are not HTTP
+        access_log=False,
+        server_header=False,
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_keep_alive=_IDLE_SECONDS,
+        timeout_graceful_shutdown=1,
+        h11_max_incomplete_event_size=_HEAD_BYTES_MAX,
+    )

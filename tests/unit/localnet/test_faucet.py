@@ -3,18 +3,21 @@
 import socket
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 import requests
 import uvicorn
 
+from chain.app.rest.connections import make_config
 from chain.client.client import ChainClient
 from chain.client.sender import TxSender
 from domain.vocabulary import POTS
 from localnet.faucet import REMEMBERED, Faucet, Limits, TooSoon, caller_of
-from tests.support.solo_node import ALICE, CHAIN_ID, making_blocks, running
+from tests.support.solo_node import ALICE, CHAIN_ID, RICH, making_blocks, running
 from tests.unit.assay.support import assay
 from wire.keys import Key
 
@@ -28,13 +31,12 @@ def account(number: int) -> str:
     return Key(bytes(30) + bytes([7, number])).address
 
 
-@pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    limits = Limits(amount=AMOUNT, wait=WAIT, daily=40 * AMOUNT, of_caller=30)
-    with running(tmp_path) as node, making_blocks(node.engine), ChainClient(node.address) as client:
-        faucet = Faucet(TxSender(client, ALICE), CHAIN_ID, limits, time.monotonic)
-        config = uvicorn.Config(faucet.app, lifespan="off", log_config=None, ws="none")
-        server = uvicorn.Server(config)
+@contextmanager
+def faucet(folder: Path, limits: Limits) -> Iterator[str]:
+    """Run a faucet of Alice's coins on a node; yield its address."""
+    with running(folder) as node, making_blocks(node.engine), ChainClient(node.address) as client:
+        app = Faucet(TxSender(client, ALICE), CHAIN_ID, limits, time.monotonic).app
+        server = uvicorn.Server(make_config(app))
         with socket.create_server(("127.0.0.1", 0)) as listening:
             thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
             thread.start()
@@ -43,6 +45,19 @@ def url(tmp_path: Path) -> Iterator[str]:
             finally:
                 server.should_exit = True
                 thread.join()
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> Iterator[str]:
+    with faucet(tmp_path, Limits(amount=AMOUNT, wait=WAIT, daily=40 * AMOUNT, of_caller=30)) as found:
+        yield found
+
+
+def ask_at_once(url: str, addresses: Sequence[str]) -> dict[str, requests.Response]:
+    """Return the answers to requests of several people at the same time."""
+    with ThreadPoolExecutor(len(addresses)) as pool:
+        asked = {a: pool.submit(requests.post, f"{url}/credit", json={"address": a}, timeout=60) for a in addresses}
+    return {address: future.result() for address, future in asked.items()}
 
 
 def test_it_sends_coins_once(url: str) -> None:
@@ -58,21 +73,28 @@ def test_it_sends_coins_once(url: str) -> None:
     assert 0 < int(again.headers["retry-after"]) <= WAIT
 
 
-def test_who_asks_at_once_shares_transactions_and_a_bad_request_stops_no_other(url: str) -> None:
-    """An address of a module cannot get coins: its request fails alone."""
-    addresses = [account(number) for number in range(2, 14)] + [MODULE]
-    answers: dict[str, requests.Response] = {}
-
-    def ask(address: str) -> None:
-        answers[address] = requests.post(f"{url}/credit", json={"address": address}, timeout=60)
-
-    threads = [threading.Thread(target=ask, args=(address,)) for address in addresses]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert "is a module's address" in answers.pop(MODULE).json()["error"]
+def test_people_who_ask_at_once_share_transactions(url: str) -> None:
+    answers = ask_at_once(url, [account(number) for number in range(2, 14)])
     assert {answer.status_code for answer in answers.values()} == {200}
+    assert len({answer.json()["tx"] for answer in answers.values()}) < len(answers)
+
+
+def test_requests_that_fail_together_are_sent_alone(tmp_path: Path) -> None:
+    """The coins suffice for two of four, so two are served, whichever shared a transaction."""
+    amount = RICH * 2 // 5
+    with faucet(tmp_path, Limits(amount=amount, wait=WAIT, daily=10 * RICH)) as url:
+        answers = ask_at_once(url, [account(number) for number in range(2, 6)])
+        assert sorted(answer.status_code for answer in answers.values()) == [200, 200, 400, 400]
+        refused = [answer.json()["error"] for answer in answers.values() if answer.status_code == 400]
+        assert all("insufficient" in text for text in refused)
+        # They count, so that no one makes the faucet send in vain again and again.
+        last = next(address for address, answer in answers.items() if answer.status_code == 400)
+        assert requests.post(f"{url}/credit", json={"address": last}, timeout=20).status_code == 429
+
+
+def test_a_module_gets_no_coins(url: str) -> None:
+    answer = requests.post(f"{url}/credit", json={"address": MODULE}, timeout=20)
+    assert (answer.status_code, "is a module's address" in answer.json()["error"]) == (400, True)
 
 
 @pytest.mark.parametrize(
