@@ -5,7 +5,6 @@ Each step first looks whether it is done already, so that the same command goes 
 
 import sys
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event, Thread
@@ -17,6 +16,7 @@ from assay.cli.node import read_genesis_file, register_beacon_key, write_address
 from assay.cli.output import flops, money
 from domain.amount import ASSAY
 from domain.errors import Expected
+from host.addresses import HostPort, bare
 
 if TYPE_CHECKING:
     import subprocess
@@ -95,7 +95,7 @@ class Joining:
     def make_home(self, wishes: NodeWishes) -> str:
         """Make the home of a node, if there is none, and return the id of its chain."""
         from chain.app.comet_files import read_genesis
-        from chain.app.homes import genesis_path, init_node
+        from chain.app.homes import genesis_path, init_node, read_node_table
 
         home = self.context.home
         path = genesis_path(home)
@@ -113,18 +113,20 @@ class Joining:
                 host=wishes.host,
             )
             write_addresses(home, "127.0.0.1", wishes.ports.grpc)
-            # The setting of the address was read before the file was written.
-            self.context = replace(self.context)
+        # The validator is served by its own node, whatever node other commands ask.
+        own = HostPort(bare(str(self.context.setting("node.grpc_host").value)), int(read_node_table(home)["grpc_port"]))
+        self.context = replace(self.context, given={**self.context.given, "node_address": str(own.reached)})
         chain_id = read_genesis(path)[0].chain_id
         self._report("home", f"{'made' if is_new else 'kept'} {home}, a node of {chain_id}", home=str(home))
         return chain_id
 
     def run_node(self, chain_id: str, stop: Event) -> None:
         """Start the home's node, if it does not run, and wait until it has the newest block."""
+        from chain.app.node import ready_path
         from host.process import start_child
 
         log = self.context.home / "node" / "logs" / START_LOG
-        runs = self._status() is not None
+        runs = ready_path(self.context.home).exists() and self._status() is not None
         if not runs:
             words = ("node", "start", "--home", str(self.context.home))
             self._node = start_child((sys.executable, "-m", "assay.cli", *words), log_path=log)
@@ -193,8 +195,8 @@ class Joining:
         began = time.monotonic()
         while True:
             found = client.query(AccountRequest(me))
-            needed = FEES + (0 if is_validator else stake) + max(0, bond - found.bond.free)
-            if found.balance >= needed or is_validator:
+            needed = (0 if is_validator else stake + FEES) + max(0, bond - found.bond.free)
+            if found.balance >= needed:
                 break
             if not told:
                 self.context.output.note(f"... {me} has {money(found.balance)}; send it {money(needed)}")
@@ -256,6 +258,11 @@ class Joining:
         shown = mine[-1].pub_key
         self._report("beacon key", f"{shown.hex()}; keep a copy of {path}", beacon_key=shown)
 
+    def has_promised(self, client: "ChainClient") -> bool:
+        """Return whether the validator has promised more than the least, which a new one has."""
+        known = self._validator(client)
+        return known is not None and known.audit_speed > 1
+
     def deposit_bond(self, client: "ChainClient", bond: int) -> None:
         """Fill the free bond up to ``bond``."""
         from domain.ledger.messages import MsgDepositBond
@@ -268,7 +275,9 @@ class Joining:
             self.context.sender(client, self._key).send(MsgDepositBond(self._key.address, lacks))
         self._report("bond", f"{money(bond)} for the orders that it wins", bond=bond)
 
-    def run_daemon(self, config: "ValidatorConfig", stop: Event, promise: Promise, bid: StandingBid | None) -> None:
+    def run_daemon(
+        self, config: "ValidatorConfig", stop: Event, promise: Promise | None, bid: StandingBid | None
+    ) -> None:
         """Run the validator's daemon until ``stop``; while it runs, send the promise, place the bid, and wait until the
         validator is bonded.
         """
@@ -294,7 +303,8 @@ class Joining:
         if failed:
             raise failed[0]
 
-    def _finish(self, config: "ValidatorConfig", stop: Event, promise: Promise, bid: StandingBid | None) -> None:
+    def _finish(self, config: "ValidatorConfig", stop: Event, promise: Promise | None, bid: StandingBid | None) -> None:
+        from consumer.lookup import backed_bids
         from domain.market.messages import MsgPlaceBid
         from domain.registry.messages import MsgPromiseAudits
         from domain.registry.params import RegistryParams
@@ -302,16 +312,18 @@ class Joining:
         self._report("daemon", f"serves on {config.listen}, published as {config.endpoint}", endpoint=config.endpoint)
         me = self._key.address
         with self.context.client() as client:
-            message = MsgPromiseAudits(me, promise.speed, promise.rate)
-            self.context.sender(client, self._key).send(message)
-            text = f"{flops(promise.speed)}/s and {promise.rate:,} bytes/s for panels"
-            self._report("promise", text, speed=promise.speed, rate=promise.rate)
-            if bid is not None:
-                if not self._has_bid(client):
-                    message_of_bid = MsgPlaceBid(
-                        validator=me, offer=bid.offer, capacity=bid.capacity, duration=bid.lasts
-                    )
-                    self.context.sender(client, self._key).send(message_of_bid)
+            if promise is not None:
+                message = MsgPromiseAudits(me, promise.speed, promise.rate)
+                self.context.sender(client, self._key).send(message)
+            promised = self._validator(client)
+            if promised is not None:
+                speed, rate = promised.audit_speed, promised.audit_rate
+                self._report("promise", f"{flops(speed)}/s and {rate:,} bytes/s for panels", speed=speed, rate=rate)
+            if bid is not None and any(backed_bids(client, me)):
+                self._report("bid", "has one already; change it with `assay bid change`")
+            elif bid is not None:
+                placed = MsgPlaceBid(validator=me, offer=bid.offer, capacity=bid.capacity, duration=bid.lasts)
+                self.context.sender(client, self._key).send(placed)
                 self._report("bid", f"{flops(bid.capacity)} at {money(bid.offer.price)} per PFLOP")
             delay = client.params().of(RegistryParams).beacon_delay
             began, height = time.monotonic(), client.status().height
@@ -322,18 +334,12 @@ class Joining:
                 if status.height - height > delay + 2 or time.monotonic() - began > STALL_SECONDS:
                     raise CliError(
                         f"{me} is not in the validator set at height {status.height}",
-                        "its stake may be too small: see `assay query params` (max_validators), delegate more, and run"
-                        " the command again",
+                        "see `assay status`: it is jailed, or needs more stake; then run the command again",
                     )
             self._report("bonded", f"in the validator set with {money(record.stake)}", stake=record.stake)
-
-    def _has_bid(self, client: "ChainClient") -> bool:
-        from consumer.lookup import backed_bids
-
-        return any(True for _ in backed_bids(client, self._key.address))
 
     def _validator(self, client: "ChainClient") -> "Validator | None":
         from domain.registry.queries import ValidatorsRequest
 
-        known: Callable[[Validator], bool] = lambda each: each.operator == self._key.address  # noqa: E731
-        return next(filter(known, client.query(ValidatorsRequest()).validators), None)
+        validators = client.query(ValidatorsRequest()).validators
+        return next((each for each in validators if each.operator == self._key.address), None)

@@ -254,7 +254,7 @@ def join(
             joining.create_validator(client, moniker, stake, commission_rate)
             joining.register_beacon_key(client)
             joining.deposit_bond(client, bond or 0)
-            promise = Promise(*_measured(context, client, key, engine))
+            promise = None if joining.has_promised(client) else Promise(*_measured(context, client, key, engine))
         joining.run_daemon(config, stop, promise, bid)
     finally:
         joining.close()
