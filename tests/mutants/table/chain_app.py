@@ -135,7 +135,7 @@ MUTANTS = (
     ),
     Mutant(
         "port-of-another-program",
-        "a node starts although somebody else has its port",
+        "a node starts although another process has its port",
         "chain/app/ports.py",
         "                taken[name] = port\n",
         "                pass\n",

@@ -64,7 +64,7 @@ MUTANTS = (
         (_REWARDS,),
     ),
     Mutant(
-        "rewards-of-nobody",
+        "rewards-without-shares",
         "what the last delegation leaves stays outstanding for ever",
         _CODE,
         "    if rewards.outstanding and not VALIDATOR_STAKES.must(ctx.store, operator).shares:\n",

@@ -104,7 +104,7 @@ MUTANTS = (
     ),
     Mutant(
         "free-proposals",
-        "a proposal that nobody votes on gets its deposits back",
+        "a proposal without a vote gets its deposits back",
         "chain/state_machine/gov/votes.py",
         "        return False, True\n    if tally.no_with_veto",
         "        return False, False\n    if tally.no_with_veto",

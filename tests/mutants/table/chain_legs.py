@@ -37,7 +37,7 @@ MUTANTS = (
     ),
     Mutant(
         "emptied-book",
-        "whoever declines loses its bid",
+        "a validator that declines loses its bid",
         "chain/state_machine/legs/ends.py",
         "    if reason is LegEnd.DECLINED_NO_CAPACITY:\n",
         "    if reason:\n",

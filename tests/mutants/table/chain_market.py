@@ -46,7 +46,7 @@ MUTANTS = (
     ),
     Mutant(
         "old-orders-first",
-        "old orders that nobody wants take every try",
+        "old orders without a bid take every try",
         "chain/state_machine/market/auction.py",
         "reserved = limit // 2 if limit > 1 else ctx.height % 2",
         "reserved = 0",

@@ -140,7 +140,7 @@ MUTANTS = (
     ),
     Mutant(
         "newcomers-like-others",
-        "nothing is drawn in most shares of providers of which nobody has seen anything",
+        "nothing is drawn in most shares of providers that are new",
         "chain/state_machine/proof/shares.py",
         "        is_new = not PROVIDERS.must(ctx.store, share.claim.provider).has_verified_share\n",
         "        is_new = False\n",
@@ -158,7 +158,7 @@ MUTANTS = (
     ),
     Mutant(
         "free-rejection",
-        "a rejected share gets its bond back at once, so that rejecting proves nothing and costs nobody",
+        "a rejected share gets its bond back at once, so that a rejection proves nothing and is free",
         "chain/state_machine/proof/rejections.py",
         "        if share.state is ShareState.REJECTED:\n",
         "        if share.state is ShareState.WRONG:\n",
@@ -429,7 +429,7 @@ MUTANTS = (
     ),
     Mutant(
         "undrawn-audit-is-paid",
-        "the audit's part of a round that had none is paid to nobody",
+        "the audit's part of a round that had none is not paid",
         "chain/state_machine/proof/settlement.py",
         "audit_bps=order.params.audit_bps if audited else 0,",
         "audit_bps=order.params.audit_bps,",

@@ -32,7 +32,7 @@ MUTANTS = (
     ),
     Mutant(
         "roots-unchecked",
-        "a share is accepted with roots that nobody committed to",
+        "a share is accepted with roots without a commitment",
         "chain/state_machine/proof/handlers/accept_shares.py",
         "    if commitment != claim.commitment:\n",
         "    if commitment != commitment:\n",

@@ -33,7 +33,7 @@ MUTANTS = (
     ),
     Mutant(
         "multisig-provider",
-        "a multisig account can be a provider or validator, whose signatures nobody can prove",
+        "a multisig account can be a provider or validator, whose signatures cannot be proven",
         "chain/state_machine/registry/handlers.py",
         "    if account.is_multisig:\n",
         "    if not account.pub_key:\n",

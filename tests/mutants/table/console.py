@@ -31,7 +31,7 @@ MUTANTS = (
     ),
     Mutant(
         "console-decimals",
-        "a quote asks for less than the decimals that somebody typed",
+        "a quote asks for less than the decimals that were typed",
         "console/quotes.py",
         "        return -(-scaled // digits)",
         "        return scaled // digits",

@@ -18,7 +18,7 @@ MUTANTS = (
     ),
     Mutant(
         "number-of-the-dead",
-        "whoever has the number of a daemon that was killed is taken for it",
+        "a process with the number of a daemon that was killed is taken for it",
         "host/lock.py",
         "return 0 if _lock(file, fcntl.LOCK_SH) else int(file.read())",
         "return int(file.read())",
