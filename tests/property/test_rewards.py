@@ -58,8 +58,10 @@ class Model:
         total = sum(powers.values())
         left = amount * (1 - Fraction(rules.community_tax, ONE))
         present = Fraction(total - sum(powers[name] for name in silent), total)
-        part = Fraction(rules.base_proposer_reward, ONE) + Fraction(rules.bonus_proposer_reward, ONE) * present
-        earned = {name: left * (1 - part) * powers[name] / total for name in VALIDATORS if name not in silent}
+        base, bonus = Fraction(rules.base_proposer_reward, ONE), Fraction(rules.bonus_proposer_reward, ONE)
+        part = base + bonus * present
+        rest = left * (1 - base - bonus)
+        earned = {name: rest * powers[name] / total for name in VALIDATORS if name not in silent}
         earned[proposer] = earned.get(proposer, Fraction(0)) + left * part
         self.community += amount - sum(earned.values())
         for name, coins in earned.items():

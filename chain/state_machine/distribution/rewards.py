@@ -52,11 +52,13 @@ def share_fees(ctx: Context) -> None:
     kept = (amount - min(amount, get_congestion(ctx))) * ATTOS
     shared = kept - kept * params.community_tax // ONE if totals.power else 0
     proposer = get_operator(ctx.store, ctx.block.proposer)
-    own = 0
+    own = most = 0
     if proposer and totals.power:
         bonus = params.bonus_proposer_reward * (totals.power - absent_power) // totals.power
         own = shared * min(ONE, params.base_proposer_reward + bonus) // ONE
-    each = (shared - own) // totals.power if totals.power else 0
+        most = shared * min(ONE, params.base_proposer_reward + params.bonus_proposer_reward) // ONE
+    # The bonus that absent validators cost the proposer goes to the community, so that no other validator gets it.
+    each = (shared - most) // totals.power if totals.power else 0
     given = own + each * (totals.power - absent_power)
     give_to_community(ctx, amount * ATTOS - given, per_power=totals.per_power + each)
     for rewards in absent:

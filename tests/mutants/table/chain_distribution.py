@@ -27,8 +27,16 @@ MUTANTS = (
         "absence-pays-others",
         "those who voted share the part of those who did not",
         _CODE,
+        "    each = (shared - most) // totals.power if totals.power else 0\n",
+        "    each = (shared - most) // max(1, totals.power - absent_power)\n",
+        (f"{_ATTACKS}::test_the_silence_of_one_validator_earns_the_others_nothing",),
+    ),
+    Mutant(
+        "bonus-to-others",
+        "the validators that voted share the bonus that the proposer lost",
+        _CODE,
+        "    each = (shared - most) // totals.power if totals.power else 0\n",
         "    each = (shared - own) // totals.power if totals.power else 0\n",
-        "    each = (shared - own) // max(1, totals.power - absent_power)\n",
         (f"{_ATTACKS}::test_the_silence_of_one_validator_earns_the_others_nothing",),
     ),
     Mutant(
