@@ -111,14 +111,18 @@ def _end_voting(ctx: Context, proposal: Proposal) -> None:
 
 def _execute(ctx: Context, proposal: Proposal) -> str:
     """Apply all messages of a proposal or none of them. Return the reason why they failed; empty if they did not."""
+    try:
+        messages = unpack_messages(proposal.messages)
+    except ValueError as error:  # the rules changed since it was proposed
+        return str(error)[:REASON_MAX]
     store, events, first_event = ctx.store, ctx.events, ctx.next_event
     ctx.store, ctx.events = Overlay(store), []
     try:
-        apply_messages(ctx, unpack_messages(proposal.messages), proposal.id)
+        apply_messages(ctx, messages, proposal.id)
         ctx.store.merge_into_parent()
         events.extend(ctx.events)
         return ""
-    except (Refusal, ValueError) as error:
+    except Refusal as error:
         ctx.next_event = first_event
         return str(error)[:REASON_MAX] or "is refused"
     finally:

@@ -66,8 +66,8 @@ MUTANTS = (
         "half-executed",
         "a proposal that fails keeps the changes of its first messages",
         "chain/state_machine/gov/proposals.py",
-        "    ctx.store, ctx.events = Overlay(store), []\n    try:\n        apply_messages(ctx, unpack",
-        "    ctx.events = []\n    try:\n        apply_messages(ctx, unpack",
+        "    ctx.store, ctx.events = Overlay(store), []\n    try:\n        apply_messages(ctx, messages",
+        "    ctx.events = []\n    try:\n        apply_messages(ctx, messages",
         (f"{_TWICE}::test_a_proposal_that_fails_changes_nothing",),
     ),
     Mutant(

@@ -1,5 +1,6 @@
 """The life of a proposal: deposits, voting, the tally, its messages, and the return of its deposits."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -42,6 +43,7 @@ from tests.support.proposals import (
     GOV,
     MIN_DEPOSIT,
     NO,
+    VALIDATORS,
     VETO,
     VOTING,
     YES,
@@ -295,3 +297,14 @@ def test_nobody_else_spends_the_community_pool(chain: Chain) -> None:
     chain.ok(MsgFundCommunityPool((coin(5 * ASSAY),), "carol"))
     chain.refused(UNAUTHORIZED, spend("alice", 1, "alice"), field="authority")
     chain.refused(UNAUTHORIZED, propose(spend("alice", 1, "alice")), field="messages[0].authority")
+
+
+def test_a_message_that_newer_rules_lack_fails_with_its_proposal(chain: Chain) -> None:
+    chain.ok(propose(change("gov", "voting_period", 120)))
+    known = found(chain)
+    text = known.messages.replace("MsgUpdateParams", "MsgOfThePast")
+    chain.change(lambda store: PROPOSALS.put(store, replace(known, messages=text)))
+    chain.ok(*(vote(name) for name in VALIDATORS))
+    end_voting(chain)
+    assert found(chain).status is ProposalStatus.FAILED
+    assert "MsgOfThePast" in found(chain).reason
