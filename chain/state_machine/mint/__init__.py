@@ -1,0 +1,1 @@
+"""Mint: new coins by inflation, which validators and delegators share like fees."""

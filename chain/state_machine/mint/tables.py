@@ -1,0 +1,12 @@
+"""The table of mint."""
+
+from chain.state_machine.store import Overlay
+from chain.state_machine.tables import Table
+from domain.mint.records import Minter
+
+MINTER = Table(0x6F, "minter", Minter, lambda _: ())
+
+
+def get_minter(store: Overlay) -> Minter:
+    """Return the inflation of the last block; none if no block has minted coins."""
+    return MINTER.get(store) or Minter()

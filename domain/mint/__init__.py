@@ -1,0 +1,1 @@
+"""Words of mint: new coins by inflation."""
