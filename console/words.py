@@ -199,6 +199,7 @@ _KINDS: Final = MappingProxyType(
         "staking.unbonding": "A validator left the validator set",
         "staking.unbonded": "The unbonding of a validator is over",
         "staking.jailed": "A validator was jailed, or is free again",
+        "mint.minted": "New coins were minted",
         "distribution.shared": "Fees were shared among the validators",
         "distribution.totals": "The sums of rewards changed",
         "distribution.rewards": "The rewards of a validator changed",

@@ -14,6 +14,7 @@ from domain.ledger.words import WORDS as LEDGER
 from domain.legs.words import WORDS as LEGS
 from domain.market.words import WORDS as MARKET
 from domain.messages import Message
+from domain.mint.words import WORDS as MINT
 from domain.moves import Move, Pot
 from domain.node.words import WORDS as NODE
 from domain.proof.words import WORDS as PROOF
@@ -29,6 +30,7 @@ COMPONENTS: tuple[Words, ...] = (
     FEEGRANT,
     AUTHZ,
     STAKING,
+    MINT,
     DISTRIBUTION,
     REGISTRY,
     SLASHING,

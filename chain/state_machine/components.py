@@ -9,6 +9,7 @@ from chain.state_machine.gov.component import COMPONENT as GOV
 from chain.state_machine.ledger.component import COMPONENT as LEDGER
 from chain.state_machine.legs.component import COMPONENT as LEGS
 from chain.state_machine.market.component import COMPONENT as MARKET
+from chain.state_machine.mint.component import COMPONENT as MINT
 from chain.state_machine.node.component import COMPONENT as NODE
 from chain.state_machine.proof.component import COMPONENT as PROOF
 from chain.state_machine.registry.component import COMPONENT as REGISTRY
@@ -21,6 +22,7 @@ COMPONENTS: tuple[Component, ...] = (
     FEEGRANT,
     AUTHZ,
     STAKING,
+    MINT,
     DISTRIBUTION,
     REGISTRY,
     SLASHING,

@@ -9,7 +9,7 @@ from domain.mint.records import Minter
 
 @dataclass(frozen=True, slots=True)
 class CoinsMinted(Change):
-    """A block made ``amount`` new coins (uassay), which are shared like fees."""
+    """A block minted ``amount`` (uassay), which it shares like fees. ``minter`` is empty if minting ended."""
 
     KIND: ClassVar[str] = "mint.minted"
     amount: int

@@ -7,12 +7,12 @@ from domain.bounds import Range
 from domain.readable import Readable
 from domain.staking.records import ONE, Rate
 
-BLOCKS_PER_YEAR_MAX = 10**10
-
 
 @dataclass(frozen=True, slots=True)
 class MintParams(Readable):
-    """The bounds of inflation, with the defaults of a public network: no coins are minted. Rates are in 10^-18 a year.
+    """The bounds of inflation, with the defaults of a public network: no coins are minted.
+
+    Rates are in units of 10^-18 a year.
 
     Example::
 
@@ -23,12 +23,10 @@ class MintParams(Readable):
     inflation_rate_change: Rate = 0
     # Largest inflation. No coins are minted while it is 0.
     inflation_max: Rate = 0
-    # Least inflation, at most ``inflation_max``.
+    # Least inflation, at most `inflation_max`.
     inflation_min: Rate = 0
-    # Part of all coins that should be bonded. Below it, the inflation rises.
-    goal_bonded: Annotated[int, Range(1, ONE)] = ONE * 67 // 100
-    # Number of blocks that are expected in a year.
-    blocks_per_year: Annotated[int, Range(1, BLOCKS_PER_YEAR_MAX)] = 6_311_520
+    # Part of all coins that should be bonded. Below it, the inflation rises; above it, the inflation falls.
+    goal_bonded: Annotated[int, Range(ONE // 100, ONE)] = ONE * 67 // 100
 
 
 LOCAL = MintParams()

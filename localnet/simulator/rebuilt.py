@@ -21,6 +21,7 @@ from chain.state_machine.gov.tables import DEPOSITS, PROPOSALS, VOTES
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, ESCROWS, PAYMENTS, POTS
 from chain.state_machine.legs.tables import LEGS, SLOT_STARTS
 from chain.state_machine.market.tables import BIDS, ORDERS
+from chain.state_machine.mint.tables import MINTER
 from chain.state_machine.proof.tables import DELIVERIES, PANEL_POTS, PANELS, RECEIPT_ASKS, ROUNDS, SEATS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.slashing.tables import EVIDENCE, SIGNING_INFOS
@@ -96,6 +97,8 @@ from domain.market.events import (
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import Bid, Order, OrderState
+from domain.mint.events import CoinsMinted
+from domain.mint.records import Minter
 from domain.node.events import GasPriceChanged, RulesChanged
 from domain.params import make_params
 from domain.proof.events import (
@@ -268,6 +271,7 @@ class Rebuilt:
         self.unbonding_pools = self.staking.pools
         self.unbondings = self.staking.unbondings
         self.redelegations = self.staking.redelegations
+        self.minters: dict[tuple[()], Minter] = {}
         self.sharing = DistributionBooks(self.stakes)
         self.totals = self.sharing.totals
         self.rewards = self.sharing.rewards
@@ -367,6 +371,13 @@ class Rebuilt:
                 )
             name = stake.description.moniker
             self._validator(operator, moniker=name, stake=stake.tokens if is_backing else 0)
+
+    @take.register
+    def _(self, change: CoinsMinted) -> None:
+        self.fees += change.amount
+        self.minters.pop((), None)
+        if change.minter != Minter():
+            self.minters[()] = change.minter
 
     @take.register
     def _(self, change: DistributionChange) -> None:
@@ -1515,6 +1526,7 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
         UNBONDING_POOLS: ("unbonding_pools", UnbondingPool, _pool),
         UNBONDINGS: ("unbondings", Unbonding, _unbonding),
         REDELEGATIONS: ("redelegations", Redelegation, _redelegation),
+        MINTER: ("minters", Minter, tuple),
         TOTALS: ("totals", DistributionTotals, tuple),
         REWARDS: ("rewards", ValidatorRewards, _name),
         STARTS: ("starts", int, _named),

@@ -1,4 +1,4 @@
-"""The ledger: the only module that changes balances, bond accounts and the counts of pots. It only moves coins.
+"""The ledger: the only module that changes balances, bond accounts and the counts of pots.
 
 Each pot has records and, separately, a count of its coins. Every move changes both. A count below zero stops the block.
 After every block the counts must add up to the supply, so each coin is counted twice, in two independent ways. No one
@@ -126,8 +126,8 @@ def on_withdrawal(ctx: Context, entry: QueueEntry) -> None:
     ctx.emit(BondReleased(owner, ready))
 
 
-def mint_genesis(store: Overlay, pot: Pot, amount: int) -> None:
-    """Add coins of the genesis to two counts: the count of ``pot``, and the supply."""
+def add_coins(store: Overlay, pot: Pot, amount: int) -> None:
+    """Add new coins, of the genesis or minted, to two counts: the count of ``pot``, and the supply."""
     _add(store, POTS, amount, pot.name)
     _add(store, SUPPLY, amount)
 

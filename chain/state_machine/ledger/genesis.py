@@ -1,7 +1,7 @@
 """The ledger's part of the first state: the counts of all pots, and the accounts with their coins."""
 
 from chain.state_machine.genesis import check_genesis
-from chain.state_machine.ledger.balances import ensure_account, is_module, mint_genesis
+from chain.state_machine.ledger.balances import add_coins, ensure_account, is_module
 from chain.state_machine.ledger.tables import BALANCES, NEXT_ACCOUNT, POTS, SUPPLY
 from chain.state_machine.store import Overlay
 from domain.amount import MONEY_MAX
@@ -29,7 +29,7 @@ def write_ledger(overlay: Overlay, genesis: Genesis) -> tuple[ValidatorUpdate, .
 
 def mint(overlay: Overlay, pot: Pot, amount: int) -> None:
     """Add new coins to the counts; refuse a supply above ``MONEY_MAX``, so that no balance can exceed it."""
-    mint_genesis(overlay, pot, amount)
+    add_coins(overlay, pot, amount)
     supply = SUPPLY.get(overlay)
     check_genesis(supply <= MONEY_MAX, "genesis", f"has more than {MONEY_MAX} coins in all")
 

@@ -8,5 +8,5 @@ MINTER = Table(0x6F, "minter", Minter, lambda _: ())
 
 
 def get_minter(store: Overlay) -> Minter:
-    """Return the inflation of the last block; none if no block has minted coins."""
+    """Return the inflation after the last block; an empty record while nothing is minted."""
     return MINTER.get(store) or Minter()

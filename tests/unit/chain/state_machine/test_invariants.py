@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from chain.state_machine.context import BlockInfo, Context
+from chain.state_machine.context import HEAD, NS, BlockInfo, Context
 from chain.state_machine.distribution.tables import REWARDS, STARTS, TOTALS
 from chain.state_machine.invariant import InvariantBroken
 from chain.state_machine.invariants import check_all
@@ -32,6 +32,7 @@ from chain.state_machine.market.tables import (
     Load,
     open_key,
 )
+from chain.state_machine.mint.tables import MINTER
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
     PANEL_DUTIES,
@@ -55,8 +56,10 @@ from domain.keys import ShareRef
 from domain.ledger.records import BondRow, Payment
 from domain.legs.records import LegState, SlotStart
 from domain.market.records import OrderState
+from domain.mint.records import Minter
 from domain.params import local_params
 from domain.proof.records import AnswerKind, Ruling, SeatAnswer, ShareState
+from domain.staking.records import ONE
 from tests.support.chain_harness import cons_address
 from tests.support.chain_market import Market, submit
 
@@ -256,6 +259,11 @@ BREAKS: dict[str, tuple[Break, str]] = {
     "a reward from nowhere": (edit(REWARDS, "v1", commission=5), "a part of an atto was made or lost"),
     "a coin of rewards": (edit(TOTALS, dust=0), "a part of an atto was made or lost"),
     "dust of a coin": (edit(TOTALS, dust=ATTOS), "the dust of the community pool is a whole coin"),
+    "coins of another time": (lambda s, _: MINTER.put(s, Minter(0, 0, 2**40)), "coins are minted up to another time"),
+    "an endless inflation": (
+        lambda s, _: MINTER.put(s, Minter(ONE + 1, 0, HEAD.must(s).clock_ns // NS)),
+        "the inflation is",
+    ),
     "no rewards": (edit(TOTALS, per_power=0), "was paid for blocks that do not exist"),
     "a fee that waits": (late_fee, "fees were not shared"),
     "a power of nobody": (power_of_nobody, "validators earn by other powers"),
