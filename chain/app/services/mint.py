@@ -1,7 +1,7 @@
 """``cosmos.mint``: the inflation, and the coins of a year.
 
 cosmpy has Fetch.ai's form of ``Params``, with the inflation itself instead of its bounds. The bounds are parameters of
-the component ``mint``, which ``cosmos.params`` and ``assay.chain`` answer.
+the component ``mint``, which ``cosmos.params`` answers.
 """
 
 from typing import Any

@@ -3,6 +3,8 @@
 from tests.mutants.mutant import Mutant
 from tests.mutants.tests import FEE_GRANTS, FEE_PAYS, JOINT, MARKET, SETTLEMENT, SHARED
 
+MINTING = "tests/unit/chain/state_machine/mint/test_minting.py"
+
 MUTANTS = (
     Mutant(
         "part-spent",
@@ -99,5 +101,13 @@ MUTANTS = (
         "    for use in uses:\n        use()\n",
         "",
         (f"{FEE_GRANTS}::test_a_limit_shrinks_and_ends_with_its_last_coin",),
+    ),
+    Mutant(
+        "mint-without-supply",
+        "minted coins are in no supply, and the chain stops",
+        "chain/state_machine/ledger/balances.py",
+        "    _add(store, SUPPLY, amount)\n",
+        "",
+        (f"{MINTING}::test_a_block_mints_for_the_time_since_the_last_one",),
     ),
 )

@@ -65,14 +65,6 @@ MUTANTS = (
         (f"{_MINTING}::test_the_supply_never_exceeds_what_an_amount_can_be",),
     ),
     Mutant(
-        "mint-without-supply",
-        "minted coins are in no supply, and the chain stops",
-        "chain/state_machine/ledger/balances.py",
-        "    _add(store, SUPPLY, amount)\n",
-        "",
-        (f"{_MINTING}::test_a_block_mints_for_the_time_since_the_last_one",),
-    ),
-    Mutant(
         "bounds-that-cross",
         "a least inflation above the largest one is accepted",
         _CODE,

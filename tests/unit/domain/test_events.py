@@ -16,6 +16,7 @@ from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.events import PaymentMade
 from domain.market.events import OrderClosed
 from domain.market.records import Bid, Order
+from domain.mint.records import Minter
 from domain.proof.events import SeatSilent, ShareCompared, ShareRejected
 from domain.proof.records import AuditPlace, Finding
 from domain.registry.records import Capability
@@ -51,6 +52,7 @@ VALUES |= {
         Tally,
         AuthorizationGrant,
         DistributionTotals,
+        Minter,
         ValidatorRewards,
     )
 }

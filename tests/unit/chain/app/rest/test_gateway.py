@@ -91,7 +91,7 @@ def test_answers_name_their_height_and_a_height_can_be_asked(rest: Rest) -> None
 def test_errors_are_those_of_the_sdk(rest: Rest) -> None:
     refused(rest.get(f"/cosmos/auth/v1beta1/accounts/{STRANGER.address}"), 404, 5, "not found")
     refused(rest.get("/cosmos/auth/v1beta1/accounts/cosmos1abc"), 400, 3, "address")
-    refused(rest.get("/cosmos/mint/v1beta1/params"), 501, 12)
+    refused(rest.get("/cosmos/group/v1/groups"), 501, 12)
     refused(rest.get("/"), 501, 12)
     refused(rest.post(BALANCES + ALICE.address, json={}), 501, 12)
     refused(rest.get(f"{BALANCES}{ALICE.address}?nonsense=1"), 400, 3, "nonsense", "is not a parameter")

@@ -228,7 +228,7 @@ def test_components_have_the_version_of_the_rules(services: Services) -> None:
     one = upgrade.QueryModuleVersionsRequest(module_name="market")
     assert [each.name for each in ask(services, path, one).module_versions] == ["market"]
     with pytest.raises(Refusal, match="not found"):
-        ask(services, path, upgrade.QueryModuleVersionsRequest(module_name="mint"))
+        ask(services, path, upgrade.QueryModuleVersionsRequest(module_name="crisis"))
 
 
 def test_a_state_of_a_few_blocks_ago_is_still_there(services: Services, node: SoloNode) -> None:
