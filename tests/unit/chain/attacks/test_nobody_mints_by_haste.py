@@ -80,7 +80,7 @@ def test_governance_raises_the_inflation_while_blocks_run() -> None:
 def test_an_absent_validator_gets_no_new_coins_and_others_get_none_of_its_part() -> None:
     got = []
     for away in (set(), {"v1"}):
-        chain = make_minting(bonus_proposer_reward=0)
+        chain = make_minting()
         chain.block()
         chain.away = away
         chain.block(proposer="v0")
