@@ -21,6 +21,7 @@ from domain.ledger.moves import ACCOUNTS_POT, BONDS_POT
 from domain.ledger.records import Coin
 from domain.params import Params, local_params
 from domain.proof.moves import CUT
+from domain.staking.records import ONE
 from domain.vocabulary import POTS
 from tests.support.chain_harness import CHAIN_ID, CRYPTO, Chain, cons_key, make_genesis
 from wire.address import check_address
@@ -97,6 +98,8 @@ def test_two_validators_have_two_keys() -> None:
     assert refused(replace(GENESIS, validators=(GENESIS.validators[0], twin))) == "validators"
 
 
+FITS = {"payload_fee": {"order_min": MONEY_MAX}, "inflation_min": {"inflation_max": ONE}}
+"""What must change with a parameter so that its whole range is possible. All others need ``payload_fee`` to be 0."""
 PARAMETERS = [(component, name, hint) for component, cls in hints_of(Params) for name, hint in hints_of(cls)]
 
 
@@ -107,9 +110,7 @@ def test_parameters_at_their_edges(component: str, name: str, hint: Any) -> None
         params = local_params().replace(**{name: value})
         assert refused(replace(GENESIS, params=params)) == f"params.{component}.{name}"
     for value in (low, high):
-        # A smallest deposit that fits every fee, or a fee that fits every smallest deposit.
-        fits = {"order_min": MONEY_MAX} if name == "payload_fee" else {"payload_fee": 0}
-        params = local_params().replace(**{**fits, name: value})
+        params = local_params().replace(**{**FITS.get(name, {"payload_fee": 0}), name: value})
         init_chain(Overlay(MemoryStore()), replace(GENESIS, params=params), 0)
 
 
