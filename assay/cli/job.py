@@ -19,7 +19,7 @@ from assay.cli.fine_tuning import (
     refuse_without_model,
     spec_of,
 )
-from assay.cli.machines import machine_options, plan_step
+from assay.cli.machines import machine_options, plan_job
 from assay.cli.outlook import look_at, network_options
 from assay.cli.output import (
     counted,
@@ -153,7 +153,8 @@ def _folder(to: Path) -> Iterator[None]:
     The command does not ask a chain. For the times on a given chain, write the output of `assay query params
     --output json` to a file and name the file with --params. Give the speed that bids offer with --slot-speed.
 
-    With --machines, the command also plans a step on several machines of one owner: stages, bytes and memory.
+    With --machines, the command also plans a step, and the end of a round, on several machines of one owner:
+    stages, bytes and memory.
 
     Examples: assay job inspect ./digits --slot-speed 5000000000 --slots-at-once 2
 
@@ -170,7 +171,7 @@ def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
 
     job = load_job(directory).job
     machines = {name: options.pop(name) for name in tuple(options) if name.startswith("machine")}
-    plans, tables = plan_step(job, **machines)
+    plans, tables = plan_job(job, **machines)
     _show(context, job, directory, options, plans, tables)
 
 

@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from pol.job.document import Job
-    from pol.local.machines import PlanSummary
+    from pol.local.machines import EndSummary, PlanSummary
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +21,7 @@ _OPTIONS = (
     click.option(
         "--machines",
         type=click.IntRange(1, MACHINES_MAX),
-        help="Plan a step on this number of machines of one owner.",
+        help="Plan a step and the end of a round on this number of machines of one owner.",
     ),
     click.option("--machine-speed", type=FLOPS, help="FLOP/s of each of these machines.  [that of a slot]"),
     click.option("--machine-memory", type=SIZE, help="Memory of each of these machines.  [16GiB]"),
@@ -40,6 +40,8 @@ TRAFFIC = {
     "rows_to_owner": "rows to add to a table",
 }
 """A description of each kind of traffic between machines."""
+ENDS = {"close": "The update of a slot", "outer": "The next global state"}
+"""A description of each program at the end of a round."""
 
 
 class MachinesShape(click.ParamType[Any]):
@@ -62,11 +64,14 @@ def machine_options(command: F) -> F:
     return command
 
 
-def plan_step(
+def plan_job(
     job: "Job", machines: int | None, machine_speed: int | None, machine_memory: int | None, machine_link: int | None
 ) -> tuple[dict[str, Any], list["Table"]]:
-    """Return the plans for a job's step as JSON values, and as tables; both are empty without ``machines``."""
-    from pol.local.machines import MACHINE_MEMORY, plans_of
+    """Return the plans for a job's step, and for the programs at the end of a round, as JSON values and as tables.
+
+    Both are empty without ``machines``.
+    """
+    from pol.local.machines import MACHINE_MEMORY, ends_of, plans_of
     from pol.split.machine import LINK_SPEED, SLOT_SPEED, Machine
 
     if machines is None:
@@ -78,38 +83,52 @@ def plan_step(
     )
     plans = plans_of(job, [machine] * machines)
     best = next(plan for plan in plans if plan.is_best)
+    ends = ends_of(job, [machine] * sum(map(len, best.stages)))
     title = (
         f"A step on {counted(machines, 'machine')} of {flops(machine.speed)}/s, {size(machine.memory)} and "
         f"{size(machine.bandwidth)} per second"
     )
     value = {
         "machine": machine,
-        "plans": [{**_values(plan), "microseconds": plan.cost.microseconds} for plan in plans],
+        "plans": [_plan_value(plan) for plan in plans],
+        "ends": [{"program": end.program, **_values(end)} for end in ends],
     }
-    return {"machines": value}, [_all(plans, title), _machines(best), _traffic(best)]
+    tables = [_all(plans, title), _machines(best), _traffic(best)]
+    return {"machines": value}, [*tables, *(_end(end) for end in ends)]
 
 
-def _values(plan: "PlanSummary") -> dict[str, Any]:
+def _plan_value(plan: "PlanSummary") -> dict[str, Any]:
+    values = _values(plan)
+    for stage, group in enumerate(plan.stages):
+        for machine in group:
+            values["machines"][machine]["stage"] = stage
+    used = [values["machines"][machine] for group in plan.stages for machine in group]
     return {
         "stages": plan.stages,
         "rows": len(plan.stages[0]),
         "is_best": plan.is_best,
+        **values,
+        "machines": used,
+    }
+
+
+def _values(plan: "PlanSummary | EndSummary") -> dict[str, Any]:
+    return {
         "fits": plan.fits,
         "bytes": plan.cost.bytes,
         "messages": plan.cost.messages,
+        "microseconds": plan.cost.microseconds,
         "traffic": plan.cost.traffic,
         "machines": [
             {
-                "stage": stage,
-                "tensors": plan.tensors[machine],
-                "work": plan.cost.machines[machine].work,
-                "sent": plan.cost.machines[machine].sent,
-                "received": plan.cost.machines[machine].received,
-                "memory": plan.cost.machines[machine].memory,
-                "waiting": plan.cost.machines[machine].waiting,
+                "tensors": tensors,
+                "work": own.work,
+                "sent": own.sent,
+                "received": own.received,
+                "memory": own.memory,
+                "waiting": own.waiting,
             }
-            for stage, group in enumerate(plan.stages)
-            for machine in group
+            for tensors, own in zip(plan.tensors, plan.cost.machines, strict=True)
         ],
     }
 
@@ -153,3 +172,14 @@ def _machines(plan: "PlanSummary") -> "Table":
 def _traffic(plan: "PlanSummary") -> "Table":
     rows = [(TRAFFIC[kind], amount(found.messages), size(found.bytes)) for kind, found in plan.cost.traffic.items()]
     return table("What they send per step", ("kind", "messages", "bytes"), rows)
+
+
+def _end(end: "EndSummary") -> "Table":
+    columns = ("machine", "tensors written", "work", "sent", "received", "memory")
+    rows = [
+        (machine, tensors, flops(own.work), size(own.sent), size(own.received), size(own.memory))
+        for machine, (tensors, own) in enumerate(zip(end.tensors, end.cost.machines, strict=True))
+    ]
+    sent = f"{size(end.cost.bytes)} in {counted(end.cost.messages, 'message')}" if end.cost.messages else "no values"
+    title = f"{ENDS[end.program]} (`{end.program}`): {sent} between machines"
+    return table(title if end.fits else f"{title}; does not fit", columns, rows)

@@ -5,7 +5,9 @@ from dataclasses import dataclass
 
 from domain.readable import Readable
 from pol.job.document import Job
-from pol.split.costs import PlanCost, cost_of, rank
+from pol.machines.ends import End, end_of
+from pol.machines.form import CLOSE, OUTER
+from pol.split.costs import LIBRARIES_SIZE, MachineCost, PlanCost, cost_of, rank
 from pol.split.machine import Machine
 from pol.split.plan import Plan, make_plan, shapes
 
@@ -31,6 +33,23 @@ class PlanSummary(Readable):
     is_best: bool
 
 
+@dataclass(frozen=True, slots=True)
+class EndSummary(Readable):
+    """The plan of a program at the end of a round, on several machines.
+
+    - ``program``: ``close``, which makes the update and the local state of a slot, or ``outer``, which makes the next
+      global state.
+    - ``tensors``: for each machine, the number of tensors of the results that it writes.
+    - ``cost``: bytes, messages, and the work and memory of each machine.
+    - ``fits``: whether each machine has enough memory.
+    """
+
+    program: str
+    tensors: tuple[int, ...]
+    cost: PlanCost
+    fits: bool
+
+
 def plans_of(job: Job, machines: Sequence[Machine]) -> list[PlanSummary]:
     """Return the plans for a job's step: as many stages as possible first, then more and more rows."""
     plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
@@ -51,3 +70,36 @@ def _summary(plan: Plan, cost: PlanCost, is_best: bool) -> PlanSummary:
         fits=rank(cost, plan.machines)[0] == 0,
         is_best=is_best,
     )
+
+
+def ends_of(job: Job, machines: Sequence[Machine]) -> list[EndSummary]:
+    """Return the plans for the programs at the end of a round, on machines of equal kind."""
+    return [_end_summary(job, program, machines) for program in (CLOSE, OUTER)]
+
+
+def _end_summary(job: Job, program: str, machines: Sequence[Machine]) -> EndSummary:
+    end = end_of(job.document, program, len(machines), machines[0])
+    cost = _alone(job, end, len(machines)) if end.plan is None else cost_of(end.plan)
+    keepers = [keeper for file in end.form.writes for keeper in file.keepers]
+    return EndSummary(
+        program=program,
+        tensors=tuple(keepers.count(machine) for machine in range(len(machines))),
+        cost=cost,
+        fits=rank(cost, machines)[0] == 0,
+    )
+
+
+def _alone(job: Job, end: End, machines: int) -> PlanCost:
+    """Return the cost if each tensor of an update comes from the same tensor of the two states.
+
+    A machine holds one tensor at a time: as it was, as it is, and what the update has.
+    """
+    largest, elements = [0] * machines, [0] * machines
+    for spec, keeper in zip(job.update_tensors, end.form.writes[0].keepers, strict=True):
+        largest[keeper] = max(largest[keeper], spec.type.size)
+        elements[keeper] += spec.type.elements
+    costs = tuple(
+        MachineCost(work=work, sent=0, received=0, memory=LIBRARIES_SIZE + 3 * size, waiting=0)
+        for work, size in zip(elements, largest, strict=True)
+    )
+    return PlanCost(costs, {}, 0)

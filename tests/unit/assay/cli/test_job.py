@@ -8,6 +8,7 @@ import pytest
 
 from assay.cli.output import plain
 from domain.params import local_params
+from pol.job.load import load_job
 from pol.job.strict_json import dump_json
 from pol.state.tensors import load_safetensors
 from tests.unit.assay.support import assay, modules_after
@@ -65,6 +66,32 @@ def test_inspect_plans_a_step_on_several_machines(made: Path) -> None:
     text = assay("job", "inspect", made, *options).out
     assert "A step on 2 machines" in text
     assert "Machines of the best plan" in text
+
+
+def test_inspect_plans_the_end_of_a_round(made: Path) -> None:
+    found = assay("job", "inspect", made, "--machines", "2", "--output", "json").json["machines"]
+    job = load_job(made).job
+    assert [end["program"] for end in found["ends"]] == ["close", "outer"]
+    close, outer = found["ends"]
+    for end in found["ends"]:
+        assert end["fits"]
+        assert end["bytes"] == sum(own["sent"] for own in end["machines"])
+        assert end["bytes"] == sum(own["received"] for own in end["machines"])
+        assert all(own["memory"] > 0 for own in end["machines"])
+    # Each machine has a part of the tensors. These updates are differences, so each comes from its own tensor.
+    assert sum(own["tensors"] for own in close["machines"]) == len(job.update_tensors) + len(job.document.local_tensors)
+    assert sum(own["tensors"] for own in outer["machines"]) == len(job.document.global_tensors)
+    assert all(own["tensors"] for end in found["ends"] for own in end["machines"])
+    assert close["messages"] == 0
+    text = assay("job", "inspect", made, "--machines", "2").out
+    assert "The update of a slot (`close`)" in text
+    assert "The next global state (`outer`)" in text
+
+
+def test_inspect_says_that_machines_are_too_small_for_the_end_of_a_round(made: Path) -> None:
+    options = ("--machines", "2", "--machine-memory", "96MiB", "--output", "json")
+    found = assay("job", "inspect", made, *options).json["machines"]
+    assert [end["fits"] for end in found["ends"]] == [False, False]
 
 
 def test_inspect_says_that_machines_are_too_small(made: Path) -> None:
