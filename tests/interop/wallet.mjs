@@ -1,5 +1,11 @@
-// Does with CosmJS what a wallet does: node wallet.mjs RPC_URL CHAIN_ID SECRET_HEX STRANGER VALIDATOR; prints one line of JSON.
+// Does with CosmJS what a wallet does: node wallet.mjs RPC_URL CHAIN_ID SECRET_HEX STRANGER VALIDATOR ORDERS.
+// Prints one line of JSON. ORDERS is a file with a consumer's secret key and its first orders (MsgSubmitOrder).
 
+import { readFileSync } from "node:fs";
+import { MsgSend } from "cosmjs-types/cosmos/bank/v1beta1/tx";
+import { SendAuthorization } from "cosmjs-types/cosmos/bank/v1beta1/authz";
+import { BasicAllowance } from "cosmjs-types/cosmos/feegrant/v1beta1/feegrant";
+import { aminoTypes, registry } from "./assay.mjs";
 import {
   GasPrice,
   makeMultisignedTxBytes,
@@ -9,10 +15,10 @@ import {
   StargateClient,
 } from "@cosmjs/stargate";
 import { connectComet } from "@cosmjs/tendermint-rpc";
-import { DirectSecp256k1Wallet } from "@cosmjs/proto-signing";
+import { DirectSecp256k1HdWallet, DirectSecp256k1Wallet } from "@cosmjs/proto-signing";
 import { createMultisigThresholdPubkey, pubkeyToAddress, Secp256k1HdWallet, Secp256k1Wallet } from "@cosmjs/amino";
 
-const [url, chainId, secret, stranger, validator] = process.argv.slice(2);
+const [url, chainId, secret, stranger, validator, ordersFile] = process.argv.slice(2);
 const prefix = "assay";
 const options = { gasPrice: GasPrice.fromString("0.01uassay") };
 const coins = (amount) => [{ denom: "uassay", amount: String(amount) }];
@@ -124,5 +130,77 @@ const raw = makeMultisignedTxBytes(shared, account.sequence, fee, body, signatur
 const result = await reader.broadcastTx(raw);
 check("multisig", result.code === 0, result);
 check("multisig account", (await reader.getAccount(sharedAddress)).pubkey?.type === "tendermint/PubKeyMultisigThreshold");
+
+// Somebody without coins sends for another one, who pays the fee and gave leave to send at most 500.
+const friend = await DirectSecp256k1HdWallet.generate(12, { prefix });
+const [{ address: grantee }] = await friend.getAccounts();
+const soon = { seconds: BigInt(Math.floor(Date.now() / 1000) + 3_600), nanos: 0 };
+const granted = await client.signAndBroadcast(
+  address,
+  [
+    {
+      typeUrl: "/cosmos.feegrant.v1beta1.MsgGrantAllowance",
+      value: {
+        granter: address,
+        grantee,
+        allowance: {
+          typeUrl: "/cosmos.feegrant.v1beta1.BasicAllowance",
+          value: BasicAllowance.encode({ spendLimit: coins(10_000), expiration: soon }).finish(),
+        },
+      },
+    },
+    {
+      typeUrl: "/cosmos.authz.v1beta1.MsgGrant",
+      value: {
+        granter: address,
+        grantee,
+        grant: {
+          authorization: {
+            typeUrl: "/cosmos.bank.v1beta1.SendAuthorization",
+            value: SendAuthorization.encode({ spendLimit: coins(500), allowList: [] }).finish(),
+          },
+          expiration: soon,
+        },
+      },
+    },
+  ],
+  "auto",
+);
+check("grants", granted.code === 0, granted);
+const helper = await SigningStargateClient.connectWithSigner(url, friend, options);
+const sendFor = (amount) => ({
+  typeUrl: "/cosmos.authz.v1beta1.MsgExec",
+  value: {
+    grantee,
+    msgs: [
+      {
+        typeUrl: "/cosmos.bank.v1beta1.MsgSend",
+        value: MsgSend.encode({ fromAddress: address, toAddress: stranger, amount: coins(amount) }).finish(),
+      },
+    ],
+  },
+});
+const paid = { amount: coins(4_000), gas: "300000", granter: address };
+const held = BigInt((await reader.getBalance(stranger, "uassay")).amount);
+const executed = await helper.signAndBroadcast(grantee, [sendFor(400)], paid);
+check("exec", executed.code === 0, executed);
+check("sent for another", BigInt((await reader.getBalance(stranger, "uassay")).amount) === held + 400n);
+const beyond = await helper.signAndBroadcast(grantee, [sendFor(101)], paid).then(
+  (result) => result.code,
+  (error) => error.message,
+);
+check("beyond the leave", beyond !== 0, beyond);
+
+// A consumer's orders, with both kinds of signatures.
+const { secret: consumerSecret, orders } = JSON.parse(readFileSync(ordersFile, "utf8"));
+for (const [at, Wallet] of [DirectSecp256k1Wallet, Secp256k1Wallet].entries()) {
+  const wallet = await Wallet.fromKey(Buffer.from(consumerSecret, "hex"), prefix);
+  const [{ address: consumer }] = await wallet.getAccounts();
+  const buyer = await SigningStargateClient.connectWithSigner(url, wallet, { ...options, registry, aminoTypes });
+  const typeUrl = "/assay.market.v1.MsgSubmitOrder";
+  const value = registry.lookupType(typeUrl).fromObject(orders[at]);
+  const ordered = await buyer.signAndBroadcast(consumer, [{ typeUrl, value }], "auto");
+  check(`order ${at}`, ordered.code === 0 && ordered.msgResponses[0].value.length > 32, ordered);
+}
 
 console.log(JSON.stringify(checks));

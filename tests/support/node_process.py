@@ -21,6 +21,7 @@ from tests.support.waiting import wait_until
 
 ROOT = Path(__file__).parents[2]
 START_SECONDS = 300.0
+STAKE = 5_000_000
 
 
 def free_ports() -> Ports:
@@ -89,10 +90,13 @@ class Node:
         self.process.stdout.close()
 
 
-def make_home(directory: Path) -> Path:
-    """Make the home of the only validator of the small chain."""
+def make_home(directory: Path, silent: int = 0) -> Path:
+    """Make the home of the validator of the small chain; ``silent`` others have a fifth of its stake and no process."""
     small = genesis()
-    operator = small.validators[0].operator
-    spec = NodeSpec(directory / "home", "only", operator, 5_000_000, free_ports())
-    init_network(CHAIN_ID, [spec], small.accounts, small.params, timing=LOCAL_TIMING)
-    return spec.home
+    only = NodeSpec(directory / "home", "only", small.validators[0].operator, STAKE, free_ports())
+    others = [
+        NodeSpec(directory / f"silent-{number}", f"silent-{number}", key(10 + number).address, STAKE // 5, free_ports())
+        for number in range(silent)
+    ]
+    init_network(CHAIN_ID, [only, *others], small.accounts, small.params, timing=LOCAL_TIMING)
+    return only.home
