@@ -15,6 +15,7 @@ from chain.app.comet_files import (
     LOCAL_TIMING,
     HomeError,
     Ports,
+    genesis_document,
     read_addresses,
     read_genesis,
     read_keys,
@@ -72,6 +73,17 @@ def test_every_node_of_a_network_has_the_same_genesis_with_everybodys_key(tmp_pa
         assert base64.b64decode(key["pub_key"]["value"]) == validator.cons_key
         assert (validator.operator, validator.stake) == (node.operator, node.stake)
     assert len({validator.cons_key for validator in genesis.validators}) == len(nodes)
+
+
+@pytest.mark.parametrize(("unbonding", "evidence", "longest"), [(100, 30, 100), (30, 100, 100), (7, 7, 7)])
+def test_cometbft_keeps_evidence_as_long_as_the_chain_slashes_for_it(
+    unbonding: int, evidence: int, longest: int
+) -> None:
+    params = local_params().replace(unbonding_time=unbonding * 86_400, evidence_max_age=evidence * 86_400)
+    genesis = Genesis(chain_id="x", denom="uassay", params=params, accounts=(), validators=())
+    rules = json.loads(genesis_document(genesis, TIME_NS, 1))["consensus_params"]["evidence"]
+    assert int(rules["max_age_duration"]) == longest * 86_400 * 10**9
+    assert int(rules["max_age_num_blocks"]) == longest * 86_400  # public networks make at most a block per second
 
 
 def test_keys_are_whole_and_for_the_owner_only(tmp_path: Path) -> None:
