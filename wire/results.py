@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import TxMsgData, TxResponse
+from cosmpy.protos.cosmos.base.v1beta1.coin_pb2 import Coin
 from cosmpy.protos.tendermint.abci.types_pb2 import Event as EventProto
 from cosmpy.protos.tendermint.abci.types_pb2 import EventAttribute
 from google.protobuf.any_pb2 import Any as AnyProto
@@ -17,6 +18,7 @@ from google.protobuf.timestamp_pb2 import Timestamp
 from domain.block import TxResult
 from domain.errors import Code
 from domain.events import Event
+from domain.genesis import DENOM
 from domain.messages import Message, inner_of
 from wire.messages import response_class
 
@@ -25,41 +27,48 @@ _CODESPACE_KEY = "assay-codespace"
 
 
 def tx_data(messages: Sequence[Message], result: TxResult) -> bytes:
-    """Return the ``data`` of a transaction's result: one response per message, with its id or time.
+    """Return the ``data`` of a transaction's result: one response per message, with what it answers.
 
     The data is empty if the transaction failed. ``result`` has these values in the order of the messages.
     """
     if result.code:
         return b""
-    ids = list(result.responses)
+    values = list(result.responses)
     answers = []
     for message in messages:
-        response = _response(message, ids)
+        response = _response(message, values)
         url = "/" + response.DESCRIPTOR.full_name
         answers.append(AnyProto(type_url=url, value=response.SerializeToString()))
     data: bytes = TxMsgData(msg_responses=answers).SerializeToString()
     return data
 
 
-def _response(message: Message, ids: list[tuple[str, bytes]]) -> Any:
-    """Return the response of a message, and take its id or time from ``ids``.
+def _response(message: Message, values: list[tuple[str, bytes]]) -> Any:
+    """Return the response of a message, and take its values from ``values``.
 
     If the message applied others inside it, its response has their responses.
     """
     response = response_class(message)()
-    names = response.DESCRIPTOR.fields_by_name
-    if "results" in names:
-        response.results.extend(_response(inner, ids).SerializeToString() for inner in inner_of(message))
-    elif ids and ids[0][0] in names:
-        name, value = ids.pop(0)
-        if names[name].type == FieldDescriptor.TYPE_BYTES:
-            setattr(response, name, value)
-        elif names[name].type == FieldDescriptor.TYPE_MESSAGE:  # a time in nanoseconds
-            seconds, nanos = divmod(int.from_bytes(value, "big"), 10**9)
-            getattr(response, name).CopyFrom(Timestamp(seconds=seconds, nanos=nanos))
-        else:
-            setattr(response, name, int.from_bytes(value, "big"))
+    fields = {field.name: field for field in response.DESCRIPTOR.fields}
+    if "results" in fields:
+        response.results.extend(_response(inner, values).SerializeToString() for inner in inner_of(message))
+    while values and (field := fields.pop(values[0][0], None)) is not None:
+        _set(response, field, values.pop(0)[1])
     return response
+
+
+def _set(response: Any, field: Any, value: bytes) -> None:
+    """Set a field of a response: an id, a number, a time in nanoseconds, or an amount of coins."""
+    number = int.from_bytes(value, "big")
+    if field.type == FieldDescriptor.TYPE_BYTES:
+        setattr(response, field.name, value)
+    elif field.type != FieldDescriptor.TYPE_MESSAGE:
+        setattr(response, field.name, number)
+    elif field.message_type.full_name == Timestamp.DESCRIPTOR.full_name:
+        seconds, nanos = divmod(number, 10**9)
+        getattr(response, field.name).CopyFrom(Timestamp(seconds=seconds, nanos=nanos))
+    else:
+        getattr(response, field.name).CopyFrom(Coin(denom=DENOM, amount=str(number)))
 
 
 def events_proto(events: Sequence[Event]) -> list[Any]:

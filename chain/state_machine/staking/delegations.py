@@ -116,8 +116,8 @@ def leaves_at(ctx: Context, stake: ValidatorStake) -> int:
     return ctx.clock + ctx.block.params.of(StakingParams).unbonding_time
 
 
-def undelegate(ctx: Context, delegator: str, operator: str, amount: int) -> Unbonding:
-    """Move coins of a delegation into an unbonding pool, and return the entry of the delegator."""
+def undelegate(ctx: Context, delegator: str, operator: str, amount: int) -> tuple[int, int]:
+    """Move coins of a delegation into an unbonding pool. Return their amount, and the time at which they are paid."""
     stake = VALIDATOR_STAKES.must(ctx.store, operator)
     completes_at = leaves_at(ctx, stake)
     shares, taken = _sell(ctx, delegator, stake, amount)
@@ -156,7 +156,7 @@ def undelegate(ctx: Context, delegator: str, operator: str, amount: int) -> Unbo
             time=ctx.clock,
         )
     )
-    return entry
+    return taken, entry.completes_at
 
 
 def _get_open_pool(ctx: Context, operator: str) -> UnbondingPool:

@@ -292,7 +292,9 @@ def _check_worth(ctx: Context, delegator: str, operator: str, coin: Coin) -> int
 
 def apply_undelegate(ctx: Context, message: MsgUndelegate, amount: int) -> None:
     """Move the coins into an unbonding entry."""
-    _answer_time(ctx, undelegate(ctx, message.delegator_address, message.validator_address, amount).completes_at)
+    taken, paid_at = undelegate(ctx, message.delegator_address, message.validator_address, amount)
+    _answer_time(ctx, paid_at)
+    ctx.responses.append(("amount", u64(taken)))
 
 
 def _answer_time(ctx: Context, completes_at: int) -> None:

@@ -80,14 +80,16 @@ def test_delegations_and_coins_that_leave(services: Services) -> None:
     assert list(ask(services, "Redelegations", delegator_addr=ALICE.address).redelegation_responses) == []
 
 
-def test_the_answer_to_an_undelegation_says_when_its_coins_arrive(services: Services, node: SoloNode) -> None:
+def test_the_answer_to_an_undelegation_says_how_many_coins_arrive_when(services: Services, node: SoloNode) -> None:
     digest = send(node, 2, MsgUndelegate(ALICE.address, OPERATOR.address, Coin("uassay", 1)))
     get = METHODS["/cosmos.tx.v1beta1.Service/GetTx"]
     found = get.response.FromString(services.call(get.path, get.request(hash=digest).SerializeToString()).data)
     (answer,) = TxMsgData.FromString(bytes.fromhex(found.tx_response.data)).msg_responses
     both = {"delegator_addr": ALICE.address, "validator_addr": VALIDATOR}
     entries = ask(services, "UnbondingDelegation", **both).unbond.entries
-    assert MsgUndelegateResponse.FromString(answer.value).completion_time == entries[-1].completion_time
+    found = MsgUndelegateResponse.FromString(answer.value)
+    assert found.completion_time == entries[-1].completion_time
+    assert (found.amount.denom, found.amount.amount) == ("uassay", "1")
 
 
 def test_the_whole_and_the_parameters(services: Services) -> None:

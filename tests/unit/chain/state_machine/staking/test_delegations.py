@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import pytest
 from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import TxMsgData
-from cosmpy.protos.cosmos.staking.v1beta1.tx_pb2 import MsgBeginRedelegateResponse
+from cosmpy.protos.cosmos.staking.v1beta1.tx_pb2 import MsgBeginRedelegateResponse, MsgUndelegateResponse
 
 from chain.state_machine.context import HEAD, NS
 from chain.state_machine.ledger.tables import POTS
@@ -203,6 +203,15 @@ def test_messages_answer_with_the_header_time_at_which_coins_are_free(chain: Cha
     nothing, paid = answered(chain, [*messages, redelegate("alice", "v0", "v1", ASSAY)])[:2]
     head = HEAD.must(chain.overlay())
     assert (nothing, paid) == (0, head.time_ns - head.clock_ns % NS + UNBONDING * NS)
+
+
+def test_undelegations_answer_with_the_coins_that_leave(chain: Chain) -> None:
+    messages = [delegate("alice", "v0", 9 * ASSAY), undelegate("alice", "v0", ASSAY)]
+    messages += [redelegate("alice", "v0", "v1", ASSAY), undelegate("alice", "v0", 2 * ASSAY)]
+    (result,) = chain.ok(chain.tx(*messages)).tx_results
+    answers = TxMsgData.FromString(tx_data(messages, result)).msg_responses
+    amounts = [MsgUndelegateResponse.FromString(answer.value).amount.amount for answer in answers]
+    assert amounts == ["", str(ASSAY), "", str(2 * ASSAY)]
 
 
 def test_moved_coins_of_an_unbonded_validator_are_free_at_once(chain: Chain) -> None:
