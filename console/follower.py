@@ -168,8 +168,10 @@ class Follower:
             bids += page
             if len(page) < QUERY_LIMIT_MAX:
                 break
+        members = client.query(ValidatorsRequest())
         return {
-            "validators": client.query(ValidatorsRequest()).validators,
+            "validators": members.validators,
+            "consensus_jailed": members.consensus_jailed,
             "params": client.params(),
             "supply": _supply(client),
             "providers": tuple(providers),

@@ -43,6 +43,8 @@ class NodeSnapshot:
     status: StatusResponse | None = None
     params: Params | None = None
     validators: tuple[Validator, ...] = ()
+    # Operators of validators that the consensus jailed.
+    consensus_jailed: tuple[str, ...] = ()
     providers: tuple[Provider, ...] = ()
     bids: tuple[Bid, ...] = ()
     # All coins (uassay); 0 if the node does not report them.

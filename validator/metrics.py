@@ -9,6 +9,8 @@ from pathlib import Path
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
 from domain.ledger.queries import AccountResponse
+from domain.registry.queries import ValidatorsRequest
+from domain.registry.records import Validator
 from host.lanes import Lanes, Outcome
 from host.metrics import Meters, Metric, MetricKind
 from link.blobs import BlobStore
@@ -87,7 +89,12 @@ LEGS_FAILED = Metric(
     MetricKind.GAUGE,
     "Legs that the validator won and failed since genesis, as counted on the chain.",
 )
-JAILED = Metric("assay_validator_jailed", MetricKind.GAUGE, "1 while the validator is jailed, otherwise 0.")
+JAILED = Metric("assay_validator_jailed", MetricKind.GAUGE, "1 while the validator is jailed by panels, otherwise 0.")
+CONSENSUS_JAILED = Metric(
+    "assay_validator_consensus_jailed",
+    MetricKind.GAUGE,
+    "1 while the validator is jailed by the consensus, because it was absent or signed twice; otherwise 0.",
+)
 BALANCE = Metric("assay_validator_balance_uassay", MetricKind.GAUGE, "Coins in the operator's account (uassay).")
 STAKE = Metric("assay_validator_stake_uassay", MetricKind.GAUGE, "Stake of the validator (uassay).")
 BOND = Metric("assay_validator_bond_uassay", MetricKind.GAUGE, "Free coins in the operator's bond account (uassay).")
@@ -126,6 +133,7 @@ METRICS = (
     SEATS_ANSWERED,
     LEGS_FAILED,
     JAILED,
+    CONSENSUS_JAILED,
     BALANCE,
     STAKE,
     BOND,
@@ -258,11 +266,20 @@ class ValidatorHealth:
             show(SEATS_ANSWERED, own.audits_answered)
             show(LEGS_FAILED, own.legs_failed)
             show(JAILED, own.jailed)
+            show(CONSENSUS_JAILED, self._is_consensus_jailed(own))
             show(STAKE, own.stake)
         account = None if self.away else self._account()
         if account is not None:
             show(BALANCE, account.balance)
             show(BOND, account.bond.free)
+
+    def _is_consensus_jailed(self, own: Validator) -> bool:
+        if own.stake or self.away:  # the stake of a jailed validator is 0
+            return False
+        try:
+            return self.me in self.client.query(ValidatorsRequest()).consensus_jailed
+        except ChainError:
+            return False
 
     def _account(self) -> AccountResponse | None:
         try:

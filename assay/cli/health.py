@@ -97,6 +97,7 @@ class Seen:
       cannot be seen, None if there is none.
     - ``me``: the validator whose keys are in this home; ``bids`` are the validator's bids, and ``providers`` are the
       providers of its cluster.
+    - ``consensus_jailed``: operators that the consensus jailed.
     - ``jail``: the jail in which the consensus put this validator; None if it is free.
     - ``listens``: the address of the validator's daemon; ``answers``: whether the daemon answers at this address.
     - ``disk``: bytes on disk, keyed by the folder of the home; ``free``: free bytes on that disk.
@@ -107,6 +108,7 @@ class Seen:
     own_chain: str = ""
     status: StatusResponse | None = None
     validators: tuple[Validator, ...] = ()
+    consensus_jailed: tuple[str, ...] = ()
     has_comet: bool = False
     comet: CometStanding | None = None
     votes: Votes | None = None

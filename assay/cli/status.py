@@ -4,7 +4,7 @@ import os
 import shutil
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
@@ -130,11 +130,13 @@ def _look(context: CommandContext) -> "Seen":
             seen["status"] = client.status()
             if seen["status"].time_ns < seen["now_ns"]:
                 seen["wrong_clock"] = find_wrong_clock(client.status)
-            validators = client.query(ValidatorsRequest()).validators
-            seen["validators"] = validators
-            me = _own_validator(context, validators)
+            listed = client.query(ValidatorsRequest())
+            seen |= {"validators": listed.validators, "consensus_jailed": listed.consensus_jailed}
+            me = _own_validator(context, listed.validators)
             if me is not None:
                 seen |= {"me": me, **_of_validator(context, client, me)}
+                if me.operator in listed.consensus_jailed:
+                    seen["jail"] = _jail_of(client, me)
             seen["provider"] = _of_provider(home, client)
         except ChainError as error:
             if not operated:
@@ -207,7 +209,6 @@ def _of_validator(context: CommandContext, client: "ChainClient", me: "Validator
     duties = client.query(LiveLegsRequest(me.operator))
     listens, answers = find_daemon(str(context.setting("validator.listen").value), me.endpoint)
     return {
-        "jail": _jail_of(client, me),
         "account": client.account(me.operator),
         "duties": tuple(open_duties(duties.legs, _panel_duties(client, me.operator), duties.clock, me.operator)),
         "listens": listens,
@@ -217,20 +218,13 @@ def _of_validator(context: CommandContext, client: "ChainClient", me: "Validator
     }
 
 
-def _jail_of(client: "ChainClient", me: "Validator") -> "ConsensusJail | None":
-    """Return the jail in which the consensus put a validator, or None if it is free."""
+def _jail_of(client: "ChainClient", me: "Validator") -> "ConsensusJail":
+    """Return the jail in which the consensus put a validator."""
     from cosmpy.protos.cosmos.slashing.v1beta1 import query_pb2 as slashing
-    from cosmpy.protos.cosmos.staking.v1beta1 import query_pb2 as staking
 
     from assay.cli.health import ConsensusJail
-    from wire.address import cons_address_text, operator_address
+    from wire.address import cons_address_text
 
-    if me.stake:  # the stake of a jailed validator is 0
-        return None
-    asked = staking.QueryValidatorRequest(validator_addr=operator_address(me.operator))
-    stake = client.call("/cosmos.staking.v1beta1.Query/Validator", asked, staking.QueryValidatorResponse).validator
-    if not stake.jailed:
-        return None
     request = slashing.QuerySigningInfoRequest(cons_address=cons_address_text(me.cons_address))
     path = "/cosmos.slashing.v1beta1.Query/SigningInfo"
     info = client.call(path, request, slashing.QuerySigningInfoResponse).val_signing_info
@@ -386,6 +380,14 @@ def _power(seen: "Seen") -> float:
     return seen.me.stake / total if seen.me and total else 0.0
 
 
+def _standing(validator: "Validator", consensus_jailed: "Collection[str]") -> str:
+    if validator.operator in consensus_jailed:
+        return "jailed by the consensus"
+    if validator.jailed:
+        return "jailed"
+    return "votes" if validator.stake else "not in the set"
+
+
 def _validator_table(seen: "Seen") -> "Table":
     rows = [
         (
@@ -395,7 +397,7 @@ def _validator_table(seen: "Seen") -> "Table":
             f"{flops(v.audit_speed)}/s",
             v.audit_rate,
             v.endpoint or "-",
-            "jailed" if v.jailed else "votes" if v.stake else "not in the set",
+            _standing(v, seen.consensus_jailed),
         )
         for v in seen.validators
     ]

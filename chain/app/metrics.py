@@ -18,12 +18,14 @@ from chain.app.storage import Storage, StoreSnapshot
 from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.market.tables import ORDERS
+from chain.state_machine.queries import answer
 from chain.state_machine.registry.members import get_active
 from chain.state_machine.store import Overlay
 from domain.block import TxResult
 from domain.limits import EVENTS_LIMIT_MAX
 from domain.market.records import OrderState
 from domain.node.queries import EventsRequest
+from domain.registry.queries import ValidatorsRequest
 from domain.vocabulary import POTS as ALL_POTS
 from host.metrics import Meters, Metric, MetricKind
 
@@ -90,7 +92,7 @@ ORDERS_BY_STATE = Metric(name="assay_node_orders", kind=MetricKind.GAUGE, help="
 VALIDATORS_BY_STANDING = Metric(
     name="assay_node_validators",
     kind=MetricKind.GAUGE,
-    help="Validators by standing: active or jailed.",
+    help="Validators by standing: active, jailed (by panels), or consensus_jailed.",
     labels=("standing",),
 )
 METRICS = (
@@ -220,7 +222,10 @@ class NodeLook:
         show(GAS_PRICE, get_gas_price(state) / 10**6)
         self._meters.show_all(SUPPLY, {(name,): POTS.get(state, name) for name in ALL_POTS})
         standing = Counter("jailed" if validator.jailed else "active" for validator in get_active(state))
-        self._meters.show_all(VALIDATORS_BY_STANDING, {(name,): standing[name] for name in ("active", "jailed")})
+        listed = answer(self._app.view().reader, ValidatorsRequest(), self._app.rulebook)
+        standing["consensus_jailed"] = len(listed.consensus_jailed)
+        names = ("active", "jailed", "consensus_jailed")
+        self._meters.show_all(VALIDATORS_BY_STANDING, {(name,): standing[name] for name in names})
         if head.height:
             self._count_orders()
             self._count_keys()

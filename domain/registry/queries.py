@@ -10,9 +10,14 @@ from domain.registry.records import Provider, Validator
 
 @dataclass(frozen=True, slots=True)
 class ValidatorsResponse:
-    """All validators, sorted by operator address."""
+    """All validators, sorted by operator address.
+
+    ``consensus_jailed`` are the operators among them that the consensus jailed. ``Validator.jailed`` is the jail of
+    panels.
+    """
 
     validators: Annotated[tuple[Validator, ...], Many]
+    consensus_jailed: Annotated[tuple[Address, ...], Many] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -181,7 +181,8 @@ class ToldMarket(Market):
             known.index.begin(chain.genesis.chain_id, "first")
         known.index.add(self.logged[known.index.next - 1 :])
         known.index.add_blocks(chain.blocks)
-        validators = ask(ValidatorsRequest()).validators
+        listed = ask(ValidatorsRequest())
+        validators = listed.validators
         status = replace(
             ask(StatusRequest()),
             chain_id=chain.genesis.chain_id,
@@ -193,6 +194,7 @@ class ToldMarket(Market):
             status=status,
             params=read_params(ask(ParamsRequest())),
             validators=validators,
+            consensus_jailed=listed.consensus_jailed,
             supply=SUPPLY.get(chain.overlay()),
             alive=tuple((found.endpoint, found.operator != "v3") for found in validators),
             providers=ask(ProvidersRequest("", 1000, "")).providers,

@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 from chain.state_machine.component import Answer
 from chain.state_machine.registry.tables import CLUSTERS, PROVIDERS, VALIDATORS
-from chain.state_machine.staking.tables import bonded_operators
+from chain.state_machine.staking.tables import VALIDATOR_STAKES, bonded_operators
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import get_limit, take
 from domain.limits import QUERY_LIMIT_MAX
@@ -23,7 +23,8 @@ def _validators(store: Overlay, _: ValidatorsRequest) -> ValidatorsResponse:
     """Return all bonded validators, and the first others. Anyone can make records of validators that are not bonded."""
     validators = {validator.operator: validator for validator in VALIDATORS.scan(store, limit=QUERY_LIMIT_MAX)}
     validators |= {operator: VALIDATORS.must(store, operator) for operator in bonded_operators(store)}
-    return ValidatorsResponse(tuple(validators.values()))
+    jailed = tuple(operator for operator in validators if VALIDATOR_STAKES.must(store, operator).jailed)
+    return ValidatorsResponse(tuple(validators.values()), jailed)
 
 
 def _providers(store: Overlay, request: ProvidersRequest) -> ProvidersResponse:

@@ -1,5 +1,6 @@
 """What the network's and members' pages say is what the chain's own queries and tables have."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -53,6 +54,27 @@ def test_validators_are_as_the_chain_has_them(told: Told) -> None:
         assert row["part"] == v.stake / whole
         assert row["proposed"] == sum(b.proposer == cons_address(v.operator) for b in blocks) > 0
         assert row["alive"] is (v.operator != "v3")
+
+
+def test_a_validator_is_shown_in_the_jail_that_it_is_in(told: Told) -> None:
+    known = told.console.known
+    listed = known.snapshot.validators
+    jailed = tuple(replace(v, jailed=v.operator == "v1") for v in listed)
+    known.show(validators=jailed, consensus_jailed=("v2",))
+    try:
+        shown = {row["operator"]: row for row in told.json("/network")["validators"]}
+        assert [(name, row["jailed"], row["consensus_jailed"]) for name, row in sorted(shown.items())] == [
+            ("v0", False, False),
+            ("v1", True, False),
+            ("v2", False, True),
+            ("v3", False, False),
+        ]
+        for page in ("/", "/members", "/members/v2"):
+            assert "jailed by the consensus" in told.get(page).text
+        assert "jailed by the consensus" not in told.get("/members/v1").text
+        assert "jailed" in told.get("/members/v1").text
+    finally:
+        known.show(validators=listed, consensus_jailed=())
 
 
 def test_the_coins_are_all_coins_by_the_pot_that_they_are_in(told: Told) -> None:

@@ -139,6 +139,7 @@ def test_blocks_transactions_and_coins_are_told(node: Node) -> None:
     pots = [value for name, value in found.items() if name[0] == "assay_node_supply_uassay"]
     assert sum(pots) == 4 * 10**15 + 5_000_000
     assert found["assay_node_validators", "active"] == 1
+    assert found["assay_node_validators", "consensus_jailed"] == 0
     assert found["assay_node_block_age_seconds",] > 0
     assert found["assay_node_disk_free_bytes",] > 0
     assert {name[1] for name in found if name[0] == "assay_node_database_bytes"} == {

@@ -6,6 +6,7 @@ from chain.state_machine.context import HEAD
 from chain.state_machine.slashing.clock import clock_at
 from chain.state_machine.slashing.tables import EVIDENCE, PAST_LAGS
 from domain.block import MisbehaviourKind
+from domain.registry.queries import ValidatorsRequest
 from domain.slashing.events import StakeSlashed
 from domain.slashing.messages import MsgUnjail
 from domain.slashing.records import FOREVER, Evidence
@@ -42,6 +43,7 @@ def test_a_validator_that_signed_twice_is_tombstoned_and_slashed(kind: Misbehavi
     address = cons_address("v1")
     evidence = Evidence(address, "v1", kind, proof.height, proof.time_ns, proof.power)
     assert EVIDENCE.scan(chain.overlay()) == [evidence]
+    assert chain.ask(ValidatorsRequest()).consensus_jailed == ("v1",)
     chain.check_books()
 
 
