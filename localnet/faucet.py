@@ -1,6 +1,8 @@
 """A faucet: it sends coins of a test network to anyone who asks over HTTP, within limits.
 
-The interface is that of the faucet of CosmJS: ``POST /credit`` with ``{"address", "denom"}``, and ``GET /status``.
+It has the interfaces of two clients. CosmJS: ``POST /credit`` with ``{"address", "denom"}``, and ``GET /status``.
+cosmpy: ``POST /api/v3/claims`` with ``{"address"}``, and ``GET /api/v3/claims/UUID``, which says what became of it.
+
 Requests that arrive while a transaction is under way share the next one. What is remembered is bounded, and lost at a
 restart; the coins of the faucet's account bound everything.
 """
@@ -13,8 +15,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from ipaddress import IPv6Address, ip_address
 from typing import TypeVar
+from uuid import uuid4
 
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import ClientDisconnect, Request
@@ -122,6 +126,7 @@ class _Waiting:
     """A request that waits for its transaction."""
 
     address: str
+    caller: str
     done: "asyncio.Future[str]"
 
 
@@ -134,15 +139,18 @@ class Faucet:
         self._limits = limits
         self._now = now
         self._waiting: list[_Waiting] = []
+        self._claims: OrderedDict[str, asyncio.Future[str]] = OrderedDict()
         self._sending: asyncio.Task[None] | None = None
         cors = Middleware(CORSMiddleware, allow_origins=["*"], allow_methods=["GET", "POST"], allow_headers=["*"])
         self.app = Starlette(
             routes=[
                 Route("/status", self._status, methods=["GET"]),
                 Route("/credit", self._credit, methods=["POST"]),
+                Route("/api/v3/claims", self._claim, methods=["POST"]),
+                Route("/api/v3/claims/{uuid}", self._show_claim, methods=["GET"]),
             ],
             middleware=[cors],
-            exception_handlers={Exception: _bug},
+            exception_handlers={HTTPException: _refused, Exception: _bug},
         )
 
     async def _status(self, _: Request) -> Response:
@@ -158,29 +166,51 @@ class Faucet:
         )
 
     async def _credit(self, request: Request) -> Response:
+        waiting = await self._take(request)
+        try:
+            tx = await waiting.done
+        except TxRefused as error:
+            raise HTTPException(400, str(error)) from None
+        except (ChainError, Refusal) as error:
+            raise HTTPException(503, f"the coins were not sent: {error}") from None
+        amount = str(self._limits.amount)
+        return JSONResponse({"address": waiting.address, "amount": amount, "denom": DENOM, "tx": tx})
+
+    async def _claim(self, request: Request) -> Response:
+        waiting = await self._take(request)
+        uuid = str(uuid4())
+        _remember(self._claims, uuid, waiting.done)
+        return JSONResponse({"uuid": uuid})
+
+    async def _show_claim(self, request: Request) -> Response:
+        done = self._claims.get(request.path_params["uuid"])
+        if done is None:
+            raise HTTPException(404, "the faucet knows no such claim; ask for coins again")
+        if not done.done():
+            return JSONResponse({"claim": {"status": "pending"}})
+        error = done.exception()
+        if error is not None:
+            return JSONResponse({"claim": {"status": "failed", "error": str(error)}})
+        return JSONResponse({"claim": {"status": "complete", "txStatus": {"hash": done.result()}}})
+
+    async def _take(self, request: Request) -> _Waiting:
+        """Queue a request for the next transaction; raise HTTPException if it is not one, or a limit forbids it."""
         try:
             address = await _read_address(request)
         except (Refusal, ClientDisconnect) as error:
-            return _error(400, str(error))
+            raise HTTPException(400, str(error)) from None
         caller = caller_of(request.client.host if request.client else "")
         if len(self._waiting) >= WAITING_MAX:
-            return _error(503, "the faucet is busy; ask again in a minute")
+            raise HTTPException(503, "the faucet is busy; ask again in a minute")
         try:
             self._limits.take(address, caller, self._now())
         except TooSoon as error:
-            return _error(429, str(error), {"retry-after": str(error.seconds)})
-        waiting = _Waiting(address, asyncio.get_running_loop().create_future())
+            raise HTTPException(429, str(error), {"retry-after": str(error.seconds)}) from None
+        waiting = _Waiting(address, caller, asyncio.get_running_loop().create_future())
         self._waiting.append(waiting)
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
-        try:
-            tx = await waiting.done
-        except TxRefused as error:  # it counts, so that no one makes the faucet send in vain again and again
-            return _error(400, str(error))
-        except (ChainError, Refusal) as error:
-            self._limits.give_back(address, caller)
-            return _error(503, f"the coins were not sent: {error}")
-        return JSONResponse({"address": address, "amount": str(self._limits.amount), "denom": DENOM, "tx": tx})
+        return waiting
 
     async def _send(self) -> None:
         """Send what waits, one transaction after the other. If one is refused, send each of its requests alone, so that
@@ -199,9 +229,11 @@ class Faucet:
             except TxRefused as error:
                 if len(batch) > 1:
                     alone = batch
-                else:
+                else:  # it counts, so that no one makes the faucet send in vain again and again
                     _fail(batch, error)
             except (ChainError, Refusal) as error:
+                for each in batch:
+                    self._limits.give_back(each.address, each.caller)
                 _fail(batch, error)
             else:
                 _log.info("sent %s ASSAY to %d addresses", in_assay(self._limits.amount), len(batch))
@@ -215,6 +247,7 @@ def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
     for each in batch:
         if not each.done.done():
             each.done.set_exception(error)
+            each.done.exception()  # asyncio warns of errors that nobody looks at, and the caller may have left
 
 
 async def _read_address(request: Request) -> str:
@@ -240,10 +273,11 @@ async def _read_address(request: Request) -> str:
     return address
 
 
-def _error(status: int, text: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": text}, status, headers)
+async def _refused(_: Request, error: Exception) -> Response:
+    assert isinstance(error, HTTPException)
+    return JSONResponse({"error": error.detail}, error.status_code, error.headers)
 
 
 async def _bug(_: Request, error: Exception) -> Response:
     _log.error("bug in the faucet", exc_info=error)
-    return _error(500, "internal error; the log of the faucet has the details")
+    return JSONResponse({"error": "internal error; the log of the faucet has the details"}, 500)

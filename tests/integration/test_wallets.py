@@ -1,10 +1,11 @@
-"""The unmodified cosmpy over gRPC and REST, and what explorers read, against a real node with CometBFT."""
+"""The unmodified cosmpy over gRPC and REST, and what explorers read, against four validators with CometBFT."""
 
 import os
 import signal
 import socket
 from base64 import b64decode
 from collections.abc import Iterator
+from contextlib import ExitStack, closing
 from pathlib import Path
 from typing import Any
 
@@ -21,25 +22,25 @@ from cosmpy.protos.cosmos.tx.v1beta1 import service_pb2 as tx_service
 
 from chain.app.comet_files import read_keys
 from chain.app.homes import comet_home, write_node_table
-from tests.support.node_process import Node, make_home
+from tests.support.node_process import STAKE, Node, make_home, make_homes
 from tests.support.small_chain import CHAIN_ID, COINS, key
 from tests.support.waiting import wait_until
+from wire.address import operator_address
 
 pytestmark = pytest.mark.network
 
 
 @pytest.fixture(scope="module")
 def node(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Node]:
-    home = make_home(tmp_path_factory.mktemp("wallets"))
+    """Return a node of four validators; people ask it."""
+    homes = make_homes(tmp_path_factory.mktemp("wallets"), [STAKE] * 4)
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
-    write_node_table(home, {"rest_port": port})
-    running = Node(home, "managed")
-    try:
-        running.wait_for_height(3)
-        yield running
-    finally:
-        running.close()
+    write_node_table(homes[0], {"rest_port": port})
+    with ExitStack() as stack:
+        nodes = [stack.enter_context(closing(Node(home, "managed"))) for home in homes]
+        nodes[0].wait_for_height(3)
+        yield nodes[0]
 
 
 def get(node: Node, path: str, **params: str) -> Any:
@@ -48,8 +49,7 @@ def get(node: Node, path: str, **params: str) -> Any:
     return answer.json()
 
 
-@pytest.mark.parametrize("kind", ["grpc", "rest"])
-def test_cosmpy_pays_and_reads(node: Node, kind: str) -> None:
+def connect(node: Node, kind: str) -> LedgerClient:
     url = f"grpc+http://{node.ready['grpc']}" if kind == "grpc" else f"rest+{node.ready['rest']}"
     config = NetworkConfig(
         chain_id=CHAIN_ID,
@@ -58,7 +58,12 @@ def test_cosmpy_pays_and_reads(node: Node, kind: str) -> None:
         staking_denomination="uassay",
         url=url,
     )
-    ledger = LedgerClient(config, query_interval_secs=1, query_timeout_secs=60)
+    return LedgerClient(config, query_interval_secs=1, query_timeout_secs=60)
+
+
+@pytest.mark.parametrize("kind", ["grpc", "rest"])
+def test_cosmpy_pays_and_reads(node: Node, kind: str) -> None:
+    ledger = connect(node, kind)
     number = 1 if kind == "grpc" else 2
     wallet = LocalWallet(PrivateKey(key(number).secret), prefix="assay")
     receiver = Address(key(90 + number).address)
@@ -68,10 +73,11 @@ def test_cosmpy_pays_and_reads(node: Node, kind: str) -> None:
     assert ledger.query_chain_id() == CHAIN_ID
     assert ledger.query_block(2).height == 2
     assert ledger.query_latest_block().height >= 3
+    assert ledger.query_height() >= 3
     assert ledger.query_node_info() is not None
     assert ledger.query_consensus_params().params.block.max_gas > 0
-    (validator,) = ledger.query_validators()
-    assert validator.moniker == "only"
+    assert int(ledger.query_params("staking", "max_validators")) >= 4
+    assert {validator.moniker for validator in ledger.query_validators()} == {"v0", "v1", "v2", "v3"}
     with pytest.raises(Exception, match="not found"):
         ledger.query_account(receiver)
     with pytest.raises(NotFoundError):
@@ -85,6 +91,25 @@ def test_cosmpy_pays_and_reads(node: Node, kind: str) -> None:
     assert ledger.query_tx(sent.tx_hash).height == sent.response.height
 
 
+@pytest.mark.parametrize("kind", ["grpc", "rest"])
+def test_cosmpy_stakes(node: Node, kind: str) -> None:
+    ledger = connect(node, kind)
+    wallet = LocalWallet(PrivateKey(key(3 if kind == "grpc" else 0).secret), prefix="assay")
+    ours, theirs = (Address(operator_address(key(10 + number).address)) for number in (2, 3))
+    for send, *words in (
+        (ledger.delegate_tokens, ours, 5_000_000),
+        (ledger.redelegate_tokens, ours, theirs, 2_000_000),
+        (ledger.undelegate_tokens, ours, 1_000_000),
+        (ledger.claim_rewards, ours),
+    ):
+        done: Any = send(*words, wallet)
+        assert done.wait_to_complete().response.is_successful()
+    summary = ledger.query_staking_summary(wallet.address())
+    held = {str(position.validator): position.amount for position in summary.current_positions}
+    assert (held[str(ours)], held[str(theirs)]) == (2_000_000, 2_000_000)
+    assert summary.total_unbonding == 1_000_000
+
+
 def test_explorers_read_whole_blocks_and_validators(node: Node) -> None:
     block = get(node, "/cosmos/base/tendermint/v1beta1/blocks/2")
     rpc = requests.get(f"{node.ready['rpc']}/block?height=2", timeout=5).json()["result"]
@@ -93,12 +118,13 @@ def test_explorers_read_whole_blocks_and_validators(node: Node) -> None:
         assert _hex(header[name]) == seen[name]
     assert _hex(block["block_id"]["hash"]) == rpc["block_id"]["hash"]
     assert block["block"]["last_commit"]["signatures"][0]["block_id_flag"] == "BLOCK_ID_FLAG_COMMIT"
-    (only,) = get(node, "/cosmos/base/tendermint/v1beta1/validatorsets/latest")["validators"]
-    own_key = read_keys(comet_home(node.home)).cons_key
-    assert (only["voting_power"], _hex(only["pub_key"]["key"])) == ("5", own_key.hex().upper())
+    latest = get(node, "/cosmos/base/tendermint/v1beta1/validatorsets/latest")["validators"]
+    powers = {_hex(each["pub_key"]["key"]): int(each["voting_power"]) for each in latest}
+    assert len(powers) == 4
+    assert powers[read_keys(comet_home(node.home)).cons_key.hex().upper()] >= 5
     assert get(node, "/cosmos/base/tendermint/v1beta1/syncing") == {"syncing": False}
     about = get(node, "/cosmos/base/tendermint/v1beta1/node_info")["default_node_info"]
-    assert (about["network"], about["moniker"]) == (CHAIN_ID, "only")
+    assert (about["network"], about["moniker"]) == (CHAIN_ID, "v0")
     status = get(node, "/cosmos/base/node/v1beta1/status")
     assert int(status["height"]) >= int(status["earliest_store_height"])
 

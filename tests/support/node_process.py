@@ -7,6 +7,8 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -92,11 +94,16 @@ class Node:
 
 def make_home(directory: Path, silent: int = 0) -> Path:
     """Make the home of the validator of the small chain; ``silent`` others have a fifth of its stake and no process."""
+    return make_homes(directory, [STAKE, *[STAKE // 5] * silent])[0]
+
+
+def make_homes(directory: Path, stakes: Sequence[int]) -> list[Path]:
+    """Make the homes of validators v0, v1, … of the small chain, on this machine."""
     small = genesis()
-    only = NodeSpec(directory / "home", "only", small.validators[0].operator, STAKE, free_ports())
-    others = [
-        NodeSpec(directory / f"silent-{number}", f"silent-{number}", key(10 + number).address, STAKE // 5, free_ports())
-        for number in range(silent)
+    specs = [
+        NodeSpec(directory / f"home-{number}", f"v{number}", key(10 + number).address, stake, free_ports())
+        for number, stake in enumerate(stakes)
     ]
-    init_network(CHAIN_ID, [only, *others], small.accounts, small.params, timing=LOCAL_TIMING)
-    return only.home
+    specs[0] = replace(specs[0], operator=small.validators[0].operator)
+    init_network(CHAIN_ID, specs, small.accounts, small.params, timing=LOCAL_TIMING)
+    return [spec.home for spec in specs]

@@ -6,11 +6,15 @@ import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 import requests
 import uvicorn
+from cosmpy.aerial.client import NetworkConfig
+from cosmpy.aerial.faucet import FaucetApi
+from cosmpy.crypto.address import Address
 
 from chain.app.rest.connections import make_config
 from chain.client.client import ChainClient
@@ -18,6 +22,7 @@ from chain.client.sender import TxSender
 from domain.vocabulary import POTS
 from localnet.faucet import REMEMBERED, Faucet, Limits, TooSoon, caller_of
 from tests.support.solo_node import ALICE, CHAIN_ID, RICH, making_blocks, running
+from tests.support.waiting import wait_until
 from tests.unit.assay.support import assay
 from wire.keys import Key
 
@@ -71,6 +76,30 @@ def test_it_sends_coins_once(url: str) -> None:
     assert again.status_code == 429
     assert "has just got coins" in again.json()["error"]
     assert 0 < int(again.headers["retry-after"]) <= WAIT
+
+
+def test_cosmpy_asks_for_coins(url: str) -> None:
+    client = FaucetApi(replace(NetworkConfig.fetchai_stable_testnet(), faucet_url=url))
+    client.POLL_INTERVAL, client.FINAL_WAIT_INTERVAL = 0.1, 0
+    client.get_wealth(Address(account(20)))
+    claims = f"{url}/api/v3/claims"
+    again = requests.post(claims, json={"address": account(20)}, timeout=20)
+    assert (again.status_code, "just got coins" in again.json()["error"]) == (429, True)
+    unknown = requests.get(f"{claims}/1", timeout=20)
+    assert (unknown.status_code, "no such claim" in unknown.json()["error"]) == (404, True)
+
+
+def test_a_claim_says_that_it_failed(tmp_path: Path) -> None:
+    with faucet(tmp_path, Limits(amount=2 * RICH, wait=WAIT, daily=4 * RICH)) as url:
+        uuid = requests.post(f"{url}/api/v3/claims", json={"address": account(1)}, timeout=20).json()["uuid"]
+
+        def claim() -> dict[str, str]:
+            found: dict[str, str] = requests.get(f"{url}/api/v3/claims/{uuid}", timeout=20).json()["claim"]
+            return found
+
+        wait_until(lambda: claim()["status"] != "pending", "the end of the claim", 60)
+        assert claim()["status"] == "failed"
+        assert "insufficient" in claim()["error"]
 
 
 def test_people_who_ask_at_once_share_transactions(url: str) -> None:
