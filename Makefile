@@ -38,7 +38,7 @@ test-browser: setup ## the console in a Chromium, which root gets from Debian wh
 packages: setup ## packages of others, for the table of models
 	@.venv/bin/uv pip install --quiet --require-hashes --python .venv/bin/python -r $(LOCKS)/requirements-packages.lock
 
-nightly: packages ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every process killed in every phase, a hundred markets from seeds, every mutant
+nightly: packages ## what is too long for that: demos of other jobs and without a validator, the tutorials, random programs, every model, every row of one result for one job, every process killed in every phase, random messages of every kind, a hundred markets from seeds, every mutant
 	@.venv/bin/python -m pytest -m nightly
 	@.venv/bin/python -m tests.fuzz
 	@.venv/bin/python -m tests.sanitized
@@ -47,6 +47,7 @@ nightly: packages ## what is too long for that: demos of other jobs and without 
 	@.venv/bin/python -m tests.same_bits --all
 	@.venv/bin/python -m tests.same_bits --machines 1,2,3,4
 	@.venv/bin/python -m tests.faults
+	@.venv/bin/python -m tests.operations
 	@.venv/bin/python -m tests.simulator --seeds 100 --coalitions 20 --jobs 2
 	@.venv/bin/python -m tests.mutants
 

@@ -82,7 +82,7 @@ BLOCKS = 110
 class World:
     """One market, and how likely its people are to do what they should."""
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, **changes: int) -> None:
         self.seed, self.random = seed, (random := Random(seed))
         self.consumers = ("carol", "dave")
         self.params = local_params().replace(
@@ -102,6 +102,7 @@ class World:
             order_min=270_000,
             accept_base=20,
             stage_base=Random(f"{seed}/stages").choice((4, 6, 12)),
+            **changes,
         )
         self.market = HandoverMarket(
             self.params,
