@@ -141,9 +141,14 @@ Stop = Callable[[int], bool]
 
 
 def for_seconds(seconds: float) -> Stop:
-    """Return a function that ends a search after some time."""
-    ends = monotonic() + seconds
-    return lambda _: monotonic() >= ends
+    """Return a function that ends a search some time after its first call."""
+    begun: list[float] = []
+
+    def is_over(_: int) -> bool:
+        begun[:] = begun or [monotonic()]
+        return monotonic() >= begun[0] + seconds
+
+    return is_over
 
 
 def search(
