@@ -1,6 +1,6 @@
 """The chain whose blocks :mod:`benchmarks.blocks` measures: one node that makes the blocks of all its validators."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from time import process_time
@@ -16,7 +16,7 @@ from chain.state_machine.gas import gas_of
 from chain.state_machine.ledger.queries import get_account
 from chain.state_machine.queries import answer
 from chain.state_machine.rules import RULES
-from domain.block import TxResult
+from domain.block import Misbehaviour, TxResult
 from domain.genesis import DENOM, Genesis, GenesisAccount, GenesisValidator
 from domain.hashing import message_id
 from domain.ledger.messages import MsgDepositBond
@@ -86,6 +86,7 @@ class Net:
     progress_base: int = 10_000
     validators: int = 4
     price_change: int = 0
+    changes: Mapping[str, int] = field(default_factory=dict)
     storage: Storage = field(default_factory=Storage.temporary)
     sequences: dict[str, int] = field(default_factory=dict)
     names: dict[str, str] = field(default_factory=dict)
@@ -104,6 +105,7 @@ class Net:
             rounds_ahead=256,
             progress_base=self.progress_base,
             gas_price_change_bps=self.price_change,
+            **self.changes,
         )
         self.app = self._node()
         self.time_ns = START_NS
@@ -139,10 +141,11 @@ class Net:
 
     # --- transactions and blocks ---
 
-    def raw(self, *messages: Message, gas: int | None = None, price: int | None = None) -> bytes:
+    def raw(self, *messages: Message, gas: int | None = None, price: int | None = None, granter: str = "") -> bytes:
         """Return the next transaction of the messages' signer; without ``gas``, its gas limit is calculated.
 
-        Without ``price`` (millionths of uassay per gas), it pays the chain's lowest.
+        Without ``price`` (millionths of uassay per gas), it pays the chain's lowest. The person ``granter`` pays the
+        fee, or else the signer.
         """
         name = self.names[signer_of(messages[0])]
         sequence = self.sequences.get(name, 0)
@@ -159,6 +162,7 @@ class Net:
                 sequence=sequence,
                 fee=fee,
                 gas_limit=gas,
+                granter=key(granter).address if granter else "",
             )
 
         if gas is not None:
@@ -208,7 +212,9 @@ class Net:
         self.sequences = {name: self._sequence(name) for name in self.sequences}
         return done
 
-    def measured(self, case: str, raws: Sequence[bytes], *, seconds: int = 1) -> list[Row]:
+    def measured(
+        self, case: str, raws: Sequence[bytes], *, seconds: int = 1, misbehaviours: tuple[Misbehaviour, ...] = ()
+    ) -> list[Row]:
         """Return the rows of a block that has as many of ``raws`` as fit, measured on nodes with cold caches."""
         chosen = self.app.prepare_proposal(list(raws), BLOCK_BYTES_MAX, *self.turn)
         best = float("inf")
@@ -217,7 +223,7 @@ class Net:
             start = process_time()
             if not node.process_proposal(chosen, *self.turn):
                 raise RuntimeError("the node refuses its own proposal")
-            results = self._finalize(node, chosen, seconds)
+            results = self._finalize(node, chosen, seconds, misbehaviours)
             best = min(best, process_time() - start)
         start = process_time()
         node.commit()
@@ -257,11 +263,17 @@ class Net:
         account = get_account(self.app.view().reader, key(name).address)
         return 0 if account is None else account.sequence
 
-    def _finalize(self, node: Application, raws: Sequence[bytes], seconds: int) -> list[TxResult]:
+    def _finalize(
+        self,
+        node: Application,
+        raws: Sequence[bytes],
+        seconds: int,
+        misbehaviours: tuple[Misbehaviour, ...] = (),
+    ) -> list[TxResult]:
         height, proposer = self.turn
         block_hash = sha256(b"block %d" % height).digest()
         time_ns = self.time_ns + seconds * 10**9
-        done = node.finalize_block(height, time_ns, block_hash, proposer, list(raws))
+        done = node.finalize_block(height, time_ns, block_hash, proposer, list(raws), misbehaviours=misbehaviours)
         # The answer is serialized for CometBFT, so the time for this counts.
         abci.ResponseFinalizeBlock(events=events_proto(done.result.events)).SerializeToString()
         for result in done.result.tx_results:

@@ -21,6 +21,7 @@ from assay.pol.v1.tx_pb2 import AcceptedShare as AcceptedShareProto
 from assay.pol.v1.tx_pb2 import MsgAcceptShares as AcceptSharesProto
 from benchmarks.block_disputes import challenges, deliveries, inclusions, stands
 from benchmarks.block_net import CHAIN_ID, PRICE, Net, accepted_shares, best_of, fee_of, key
+from benchmarks.block_stakes import for_others, stakes, votes
 from benchmarks.figures import Figures, Row
 from chain.state_machine.gas_price import compute_gas_price, get_gas_price
 from chain.state_machine.queries import answer
@@ -421,6 +422,9 @@ KINDS: tuple[Callable[[], list[Row]], ...] = (
     inclusions,
     challenges,
     stands,
+    stakes,
+    votes,
+    for_others,
     lane,
     filled,
     answers,

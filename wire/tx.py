@@ -342,11 +342,12 @@ def build_tx(
     memo: str = "",
     timeout_height: int = 0,
     mode: SignMode = SignMode.DIRECT,
+    granter: str = "",
 ) -> bytes:
-    """Return the bytes of a signed transaction."""
+    """Return the bytes of a signed transaction. The account ``granter`` pays the fee, or else the signer."""
     packed = [to_proto(message) for message in messages]
     body: bytes = TxBody(messages=packed, memo=memo, timeout_height=timeout_height).SerializeToString()
-    fee_proto = _fee(fee, gas_limit)
+    fee_proto = _fee(fee, gas_limit, granter)
     auth = _auth(key.pub_key, sequence, fee_proto, mode)
     if mode is SignMode.AMINO_JSON:
         content = amino_content(packed, memo, fee_proto.SerializeToString())
@@ -362,8 +363,9 @@ def build_unsigned_tx(messages: Sequence[Message], pub_key: bytes, *, sequence: 
     return _raw(body.SerializeToString(), _auth(pub_key, sequence, _fee((), 0), SignMode.DIRECT), b"")
 
 
-def _fee(amount: Sequence[Coin], gas_limit: int) -> Any:
-    return Fee(amount=[CoinProto(denom=coin.denom, amount=str(coin.amount)) for coin in amount], gas_limit=gas_limit)
+def _fee(amount: Sequence[Coin], gas_limit: int, granter: str = "") -> Any:
+    coins = [CoinProto(denom=coin.denom, amount=str(coin.amount)) for coin in amount]
+    return Fee(amount=coins, gas_limit=gas_limit, granter=granter)
 
 
 def _auth(pub_key: bytes, sequence: int, fee: Any, mode: SignMode) -> bytes:

@@ -88,7 +88,7 @@ class MsgDelegate(Message):
 
     URL: ClassVar[str] = "/cosmos.staking.v1beta1.MsgDelegate"
     SIGNER: ClassVar[str] = "delegator_address"
-    GAS_EXTRA: ClassVar[int] = 4
+    GAS_EXTRA: ClassVar[int] = 6
     delegator_address: Address
     validator_address: OperatorAddress
     amount: Coin
@@ -100,7 +100,7 @@ class MsgUndelegate(Message):
 
     URL: ClassVar[str] = "/cosmos.staking.v1beta1.MsgUndelegate"
     SIGNER: ClassVar[str] = "delegator_address"
-    GAS_EXTRA: ClassVar[int] = 4
+    GAS_EXTRA: ClassVar[int] = 6
     delegator_address: Address
     validator_address: OperatorAddress
     amount: Coin
@@ -112,7 +112,7 @@ class MsgBeginRedelegate(Message):
 
     URL: ClassVar[str] = "/cosmos.staking.v1beta1.MsgBeginRedelegate"
     SIGNER: ClassVar[str] = "delegator_address"
-    GAS_EXTRA: ClassVar[int] = 6
+    GAS_EXTRA: ClassVar[int] = 8
     delegator_address: Address
     validator_src_address: OperatorAddress
     validator_dst_address: OperatorAddress
@@ -125,7 +125,7 @@ class MsgCancelUnbondingDelegation(Message):
 
     URL: ClassVar[str] = "/cosmos.staking.v1beta1.MsgCancelUnbondingDelegation"
     SIGNER: ClassVar[str] = "delegator_address"
-    GAS_EXTRA: ClassVar[int] = 4
+    GAS_EXTRA: ClassVar[int] = 6
     delegator_address: Address
     validator_address: OperatorAddress
     amount: Coin

@@ -15,9 +15,9 @@ from chain.state_machine.gov.tables import (
     VOTES,
     VOTING,
 )
-from chain.state_machine.gov.votes import on_changed, on_changing
+from chain.state_machine.gov.votes import on_changed, on_changing, weigh_following
 from chain.state_machine.queue import Effect
-from chain.state_machine.staking.hooks import DELEGATION_CHANGED, DELEGATION_CHANGING
+from chain.state_machine.staking.hooks import DELEGATION_CHANGED, DELEGATION_CHANGING, DELEGATION_GAS
 
 COMPONENT = Component(
     name="gov",
@@ -27,10 +27,15 @@ COMPONENT = Component(
         Effect(PROPOSAL_DUE, on_proposal, weigh_proposal),
         Effect(CLEANING_DUE, on_cleaning, weigh_cleaning),
     ),
-    hooks=(DELEGATION_CHANGING.to(on_changing), DELEGATION_CHANGED.to(on_changed)),
+    hooks=(
+        DELEGATION_CHANGING.to(on_changing),
+        DELEGATION_CHANGED.to(on_changed),
+        DELEGATION_GAS.to(weigh_following),
+    ),
     invariants=INVARIANTS,
     gas={
         "VOTE_GAS": gas.VOTE_GAS,
+        "FOLLOW_GAS": gas.FOLLOW_GAS,
         "TALLY_GAS": gas.TALLY_GAS,
         "CLEANING_GAS": gas.CLEANING_GAS,
         "EXECUTION_GAS": gas.EXECUTION_GAS,

@@ -9,6 +9,7 @@ from dataclasses import replace
 from types import MappingProxyType
 
 from chain.state_machine.context import Context
+from chain.state_machine.gov.gas import FOLLOW_GAS
 from chain.state_machine.gov.tables import VOTED_SHARES, VOTES, VOTING
 from chain.state_machine.ledger.tables import POTS
 from chain.state_machine.staking.tables import DELEGATIONS, DELEGATIONS_OF, VALIDATOR_STAKES, bonded_operators
@@ -42,6 +43,12 @@ def set_vote(ctx: Context, vote: Vote) -> None:
 def count_delegations(store: Overlay, voter: str) -> int:
     """Return the number of delegations that a vote of an account speaks for."""
     return sum(1 for _ in DELEGATIONS_OF.keys(store, voter))
+
+
+def weigh_following(ctx: Context, delegator: str) -> int:
+    """Return the gas with which the counts follow a change of a delegation: for each vote of the delegator."""
+    voted = sum(VOTES.has(ctx.store, proposal, delegator) for proposal in list_voting(ctx.store))
+    return FOLLOW_GAS * voted
 
 
 def on_changing(ctx: Context, delegator: str, validator: str) -> None:

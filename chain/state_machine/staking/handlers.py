@@ -17,7 +17,7 @@ from chain.state_machine.staking.delegations import (
     redelegate,
     undelegate,
 )
-from chain.state_machine.staking.hooks import VALIDATOR_CREATED, VALIDATOR_EDITED
+from chain.state_machine.staking.hooks import DELEGATION_GAS, VALIDATOR_CREATED, VALIDATOR_EDITED
 from chain.state_machine.staking.shares import shares_for, worth_of
 from chain.state_machine.staking.stakes import change_stake, write_stake
 from chain.state_machine.staking.tables import (
@@ -44,6 +44,7 @@ from domain.errors import (
 )
 from domain.hashing import u64
 from domain.ledger.records import Coin
+from domain.messages import signer_of
 from domain.staking.events import StakeDelegated, ValidatorCreated, ValidatorEdited
 from domain.staking.messages import (
     DO_NOT_MODIFY,
@@ -57,9 +58,20 @@ from domain.staking.messages import (
 from domain.staking.params import StakingParams
 from domain.staking.records import SHARES_MAX, BondStatus, CommissionRates, Description, Unbonding, ValidatorStake
 
+AnyChange = MsgCreateValidator | MsgDelegate | MsgUndelegate | MsgBeginRedelegate | MsgCancelUnbondingDelegation
 DAY = 86_400
 REDELEGATION_MIN = 1_000_000
 """Least amount (uassay) of a redelegation, because a validator has a limited number of them as a source."""
+
+
+def weigh_delegation(ctx: Context, message: AnyChange, _: object) -> int:
+    """Return the gas of what follows a change of the signer's delegation."""
+    return sum(DELEGATION_GAS(ctx, signer_of(message)))
+
+
+def weigh_redelegation(ctx: Context, message: MsgBeginRedelegate, _: object) -> int:
+    """Return the gas of what follows the changes of two delegations of the signer."""
+    return 2 * weigh_delegation(ctx, message, _)
 
 
 def check_coin(ctx: Context, coin: Coin, field: str) -> int:
@@ -374,15 +386,27 @@ def apply_cancel_unbonding(ctx: Context, message: MsgCancelUnbondingDelegation, 
 
 
 HANDLERS = (
-    Handler(message=MsgCreateValidator, check_state=check_create, apply=apply_create, check_fields=check_create_fields),
+    Handler(
+        message=MsgCreateValidator,
+        check_state=check_create,
+        apply=apply_create,
+        check_fields=check_create_fields,
+        weight=weigh_delegation,
+    ),
     Handler(MsgEditValidator, check_edit, apply_edit),
-    Handler(MsgDelegate, check_delegate, apply_delegate),
-    Handler(MsgUndelegate, check_undelegate, apply_undelegate),
+    Handler(message=MsgDelegate, check_state=check_delegate, apply=apply_delegate, weight=weigh_delegation),
+    Handler(message=MsgUndelegate, check_state=check_undelegate, apply=apply_undelegate, weight=weigh_delegation),
     Handler(
         message=MsgBeginRedelegate,
         check_state=check_redelegate,
         apply=apply_redelegate,
         check_fields=check_redelegate_fields,
+        weight=weigh_redelegation,
     ),
-    Handler(MsgCancelUnbondingDelegation, check_cancel_unbonding, apply_cancel_unbonding),
+    Handler(
+        message=MsgCancelUnbondingDelegation,
+        check_state=check_cancel_unbonding,
+        apply=apply_cancel_unbonding,
+        weight=weigh_delegation,
+    ),
 )

@@ -18,6 +18,9 @@ DELEGATION_CHANGING: Hook[[str, str], None] = Hook("delegation changing")
 DELEGATION_CHANGED: Hook[[str, str], None] = Hook("delegation changed")
 """Called with delegator and validator after the shares of a delegation changed."""
 
+DELEGATION_GAS: Hook[[str], int] = Hook("delegation gas")
+"""Called with a delegator; the answers are the gas of what follows a change of one of its delegations."""
+
 VALIDATOR_CUT: Hook[[str, int, int], None] = Hook("validator cut")
 """Called with a validator, its tokens, and the part of them that it will lose, before it loses them (uassay)."""
 

@@ -126,4 +126,12 @@ MUTANTS = (
         "        if False:\n",
         (f"{_PROPOSALS}::test_what_a_proposal_cannot_be",),
     ),
+    Mutant(
+        "free-counts",
+        "a voter changes the counts of many proposals with one cheap delegation",
+        "chain/state_machine/gov/votes.py",
+        "    return FOLLOW_GAS * voted\n",
+        "    return 0\n",
+        ("tests/unit/chain/attacks/test_voting_twice.py::test_who_votes_pays_for_counts_that_follow_a_delegation",),
+    ),
 )

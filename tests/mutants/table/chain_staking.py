@@ -130,4 +130,12 @@ MUTANTS = (
         "    if False:\n",
         ("tests/unit/chain/attacks/test_voting_twice.py::test_a_smaller_set_is_chosen_in_the_next_block",),
     ),
+    Mutant(
+        "half-paid-counts",
+        "a redelegation pays for one of the two delegations that it changes",
+        "chain/state_machine/staking/handlers.py",
+        "    return 2 * weigh_delegation(ctx, message, _)\n",
+        "    return weigh_delegation(ctx, message, _)\n",
+        ("tests/unit/chain/attacks/test_voting_twice.py::test_who_votes_pays_for_counts_that_follow_a_delegation",),
+    ),
 )

@@ -3,6 +3,7 @@
 import pytest
 
 from chain.state_machine.context import PARAMS
+from chain.state_machine.gov.gas import FOLLOW_GAS
 from chain.state_machine.gov.tables import VOTED_SHARES
 from domain.amount import ASSAY
 from domain.errors import UNAUTHORIZED
@@ -209,3 +210,25 @@ def test_an_order_keeps_the_parameters_of_its_beginning() -> None:
     assert market.order(order_id).params == before
     market.settle(order_id)
     assert market.order(order_id).params == before
+
+
+def test_who_votes_pays_for_counts_that_follow_a_delegation() -> None:
+    """Each change of a delegation changes the counts of all proposals that the delegator voted on."""
+    chain = make_chain()
+    chain.ok(delegate("bob", "v0", PART), delegate("bob", "v1", PART), undelegate("bob", "v1", 7))
+    messages = (
+        delegate("bob", "v0", PART),
+        redelegate("bob", "v0", "v1", PART),
+        undelegate("bob", "v0", PART),
+        cancel("bob", "v1", 7, chain.height),
+    )
+
+    def needed() -> list[int]:
+        return [chain.simulate(chain.tx(message)).gas_used for message in messages]
+
+    before = needed()
+    for number in range(1, 4):
+        chain.ok(propose(), vote("bob", proposal=number))
+    assert [late - early for early, late in zip(before, needed(), strict=True)] == [
+        count * 3 * FOLLOW_GAS for count in (1, 2, 1, 1)
+    ]
