@@ -8,11 +8,8 @@ process for signatures, CometBFT, and the sender. The Cosmos SDK's application i
 """
 
 import base64
-import http.client
 import json
-import os
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -26,6 +23,7 @@ from statistics import median
 from threading import Event, Thread
 
 from benchmarks.figures import Figures, Row
+from benchmarks.nodes import Rpc, children_of, command_of, cpu_of, free_ports, wait_until_up
 from chain.app.comet_files import LOCAL_TIMING, Ports
 from chain.app.homes import NodeSpec, comet_home, genesis_path, init_network
 from domain.genesis import DENOM, GenesisAccount
@@ -46,14 +44,12 @@ WINDOW = 5_000
 BATCH = 10  # the most calls that CometBFT takes in one request
 SECONDS = 10.0
 REPEATS = 3
-START_SECONDS = 120.0
 STALL_SECONDS = 30.0
 TXS = {"assay": 80, "go": 20}
 """Transfers of each account that are signed for a run: more than the chain takes in."""
 _GO_FOLDER = Path(__file__).with_name("minimal_chain")
 Chain = AbstractContextManager[tuple[int, dict[str, list[int]]]]
 """A chain that runs: the port of its RPC, and the processes of each part."""
-_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 @dataclass(frozen=True)
@@ -133,9 +129,9 @@ def _assay(home: Path, keys: Sequence[Key]) -> Iterator[tuple[int, dict[str, lis
         (sys.executable, "-m", "assay.cli", "node", "start", "--home", str(home)), log_path=home / "node.log"
     )
     try:
-        _wait_until_up(node, ports.rpc, home / "node.log")
-        children = _children(node.pid)
-        comet = [pid for pid in children if "cometbft" in _command(pid)]
+        wait_until_up(node, ports.rpc, home / "node.log")
+        children = children_of(node.pid)
+        comet = [pid for pid in children if "cometbft" in command_of(pid)]
         yield ports.rpc, {"application": [node.pid, *(pid for pid in children if pid not in comet)], "CometBFT": comet}
     finally:
         stop_child(node, 60)
@@ -155,29 +151,20 @@ def _go(home: Path, keys: Sequence[Key], binary: Path) -> Iterator[tuple[int, di
     path.write_text(json.dumps(document))
     node = start_child((str(binary), str(comet_home(home))), log_path=home / "node.log")
     try:
-        _wait_until_up(node, ports.rpc, home / "node.log")
+        wait_until_up(node, ports.rpc, home / "node.log")
         yield ports.rpc, {"CometBFT": [node.pid]}
     finally:
         stop_child(node, 60)
 
 
 def _make_home(home: Path, keys: Sequence[Key]) -> Ports:
-    ports = _free_ports()
+    ports = free_ports()
     operator = Key(sha256(b"tps operator").digest()).address
     spec = NodeSpec(home=home, moniker="val", operator=operator, stake=10**8, ports=ports)
     accounts = [GenesisAccount(key.address, (Coin(DENOM, COINS),)) for key in keys] + [
         GenesisAccount(operator, (Coin(DENOM, COINS),))
     ]
     init_network(CHAIN_ID, (spec,), accounts, local_params().replace(auditors=0), timing=LOCAL_TIMING)
-    return ports
-
-
-def _free_ports() -> Ports:
-    """Return ports that were free a moment ago."""
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(3)]
-    ports = Ports(*(each.getsockname()[1] for each in sockets))
-    for each in sockets:
-        each.close()
     return ports
 
 
@@ -190,59 +177,14 @@ def _build(binary: Path) -> Path | None:
     return binary
 
 
-def _wait_until_up(node: "subprocess.Popen[bytes]", port: int, log: Path) -> None:
-    """Wait until the second block."""
-    ends = time.monotonic() + START_SECONDS
-    while time.monotonic() < ends:
-        if node.poll() is not None:
-            raise RuntimeError(f"the node has ended: {log.read_text()[-2_000:]}")
-        try:
-            if _Rpc(port).height() >= 2:
-                return
-        except (OSError, http.client.HTTPException, LookupError):
-            pass
-        time.sleep(0.1)
-    raise RuntimeError(f"the node is not up after {START_SECONDS:.0f} s: {log.read_text()[-2_000:]}")
-
-
 # --- sending -------------------------------------------------------------------------------------
-
-
-class _Rpc:
-    """A connection to CometBFT's JSON-RPC."""
-
-    def __init__(self, port: int) -> None:
-        self._connection = http.client.HTTPConnection("127.0.0.1", port, timeout=STALL_SECONDS)
-
-    def post(self, body: bytes) -> object:
-        self._connection.request("POST", "/", body, {"Content-Type": "application/json"})
-        return json.loads(self._connection.getresponse().read())
-
-    def call(self, method: str, **params: object) -> dict[str, object]:
-        asked = {"jsonrpc": "2.0", "id": 1, "method": method, "params": params}
-        answer = self.post(json.dumps(asked).encode())
-        assert isinstance(answer, dict)
-        result: dict[str, object] = answer["result"]
-        return result
-
-    def height(self) -> int:
-        info = self.call("status")["sync_info"]
-        assert isinstance(info, dict)
-        return int(info["latest_block_height"])
-
-    def txs(self, height: int) -> list[str]:
-        """Return the transactions of a block, in base64."""
-        block = self.call("block", height=str(height))["block"]
-        assert isinstance(block, dict)
-        found: list[str] = block["data"]["txs"] or []
-        return found
 
 
 class _Reader:
     """A thread that reads new blocks, and notes when each transaction of ``sent`` was in one."""
 
     def __init__(self, port: int, sent: Mapping[str, float]) -> None:
-        self._rpc = _Rpc(port)
+        self._rpc = Rpc(port)
         self._sent = sent
         self.seen: dict[str, float] = {}
         self.stop = Event()
@@ -269,8 +211,8 @@ def _measure(chain: Chain, txs: Sequence[bytes]) -> Run:
     with chain as (port, parts):
         coded = [base64.b64encode(tx).decode() for tx in txs]
         sent: dict[str, float] = {}
-        rpc, reader = _Rpc(port), _Reader(port, sent)
-        before = {part: _cpu(pids) for part, pids in parts.items()}
+        rpc, reader = Rpc(port), _Reader(port, sent)
+        before = {part: cpu_of(pids) for part, pids in parts.items()}
         own = time.process_time()
         began = time.perf_counter()
         at = 0
@@ -294,7 +236,7 @@ def _measure(chain: Chain, txs: Sequence[bytes]) -> Run:
         own = time.process_time() - own
         reader.close()
         last = max(reader.seen.values())
-        cpu = {part: (_cpu(pids) - before[part]) / len(sent) for part, pids in parts.items()}
+        cpu = {part: (cpu_of(pids) - before[part]) / len(sent) for part, pids in parts.items()}
         times = [seen - sent[tx] for tx, seen in reader.seen.items()]
         return Run(len(sent) / (last - began), times, cpu | {"sender": own / len(sent)})
 
@@ -304,28 +246,3 @@ def _check(reader: _Reader, began: float) -> None:
     last = max(reader.seen.values(), default=began)
     if time.perf_counter() - last > STALL_SECONDS:
         raise RuntimeError(f"no transfer came into a block for {STALL_SECONDS:.0f} s after {len(reader.seen)}")
-
-
-# --- processes -----------------------------------------------------------------------------------
-
-
-def _cpu(pids: Sequence[int]) -> float:
-    """Return the processor time (s) of processes."""
-    total = 0
-    for pid in pids:
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += int(fields[11]) + int(fields[12])
-    return total / _TICKS
-
-
-def _children(pid: int) -> list[int]:
-    """Return all processes below a process."""
-    found = []
-    for path in Path(f"/proc/{pid}/task").glob("*/children"):
-        for child in map(int, path.read_text().split()):
-            found += [child, *_children(child)]
-    return found
-
-
-def _command(pid: int) -> str:
-    return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
