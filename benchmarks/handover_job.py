@@ -24,7 +24,8 @@ from domain.proof.reasons import ShareReason
 from host.sandbox import usable_memory
 from link import types as t
 from pol.executor.names import NUMPY, Engine
-from pol.job.document import DOCUMENT, GLOBAL_STATE, LOCAL_STATE, parse_job
+from pol.job.document import parse_job
+from pol.job.paths import DOCUMENT, GLOBAL_STATE, LOCAL_STATE
 from pol.job.program import ProgramBuilder
 from pol.job.updates import CLOSING
 from pol.job.write import JobSource, write_job

@@ -24,8 +24,8 @@ from pol.errors import StateError
 from pol.executor.backend import backend
 from pol.executor.names import NATIVE, Engine
 from pol.executor.native_backend import cores
-from pol.job.document import GLOBAL_STATE, LOCAL_STATE
 from pol.job.load import load_job
+from pol.job.paths import GLOBAL_STATE, LOCAL_STATE
 from pol.machines.form import GroupSpec
 from pol.machines.group import Group
 from pol.machines.parts import forms_of, plan_of

@@ -9,7 +9,7 @@ from console.index.writing import EventIndex
 from consumer.errors import ConsumerError
 from consumer.jobs import recall
 from host.foreign_json import read_json
-from pol.job.document import DOCUMENT
+from pol.job.paths import DOCUMENT
 from pol.limits import LIMITS
 
 NAME_MAX: Final = 64

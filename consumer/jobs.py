@@ -12,9 +12,8 @@ from consumer.errors import ConsumerError
 from domain.market.records import Order
 from host.files import write_durably
 from pol.job.checkpoint import HasTraining, training_folder, write_training
-from pol.job.document import DOCUMENT, Job, parse_job
-from pol.job.files import check_folder, read_file
-from pol.limits import LIMITS
+from pol.job.document import Job
+from pol.job.load import load_document
 from pol.names import ModelNames
 from pol.state.arrays import State
 from pol.state.tensors import safetensors_pieces
@@ -30,9 +29,7 @@ def read_job(directory: Path | str) -> Job:
         job = assay.read_job("my-job")
         print(job.id.hex(), job.total_flops)
     """
-    directory = Path(directory)
-    check_folder(directory)
-    return parse_job(read_file(directory / DOCUMENT, DOCUMENT, LIMITS.document_size))
+    return load_document(Path(directory))
 
 
 def check_ordered(job: Job, order: Order) -> None:

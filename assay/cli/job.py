@@ -89,7 +89,7 @@ def build(
 ) -> None:
     """Run a job file, capture its model, and write the job directory."""
     from pol.capture.graph.garbage import keep_for_good
-    from pol.job.document import DOCUMENT
+    from pol.job.paths import DOCUMENT
 
     tuning = {option: options.pop(option) for option in TUNING_NAMES}
     if (file is None) == (tuning["hf"] is None):

@@ -152,10 +152,10 @@ class ShareWorker:
         if self._loaded is None:
             from pol.executor.backend import backend
             from pol.executor.names import TORCH
-            from pol.job.load import load_job
+            from pol.job.load import verify_job
             from pol.work.aside import Beside
 
-            loaded = load_job(Path(order.job)).without_initial()
+            loaded = verify_job(Path(order.job)).without_initial()
             # The next two calls start threads, which count as processes: forbid processes only after them.
             executor = backend(order.engine)
             aside = Beside()

@@ -8,7 +8,7 @@ docs/decisions/data-stay-on-disk.md explains the mapping, and what happens if an
 import ctypes
 import mmap
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from functools import cache, lru_cache, partial
 from itertools import accumulate
 from math import gcd
@@ -24,6 +24,8 @@ from pol.ops.philox import PART_POSITIONS, drawn_places, permutation
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.values import TensorSpec
 
+BATCH = "batch."
+"""The beginning of the names of columns in the step program."""
 _MAP_FIXED = 0x10
 _ZERO = np.float32(0.0)
 _WORDS = {1: "u1", 2: "u2", 4: "u4", 8: "u8", 16: "c16"}
@@ -138,10 +140,12 @@ class Dataset:
         names = ", ".join(column.name for column in self._columns)
         return f"Dataset({self.rows:,} rows of {names})"
 
-    def take(self, rows: NDArray[np.int64]) -> dict[str, Array]:
-        """Return a copy of the rows with the given numbers, as arrays by column name."""
+    def take(self, rows: NDArray[np.int64], names: Collection[str] | None = None) -> dict[str, Array]:
+        """Return a copy of the rows with the given numbers, as arrays by column name: of the columns ``names``, or of
+        all columns.
+        """
         shards = self._shards_of(rows)
-        return {column.name: column.take(rows, shards) for column in self._columns}
+        return {c.name: c.take(rows, shards) for c in self._columns if names is None or c.name in names}
 
     def column(self, name: str, rows: NDArray[np.int64]) -> Array:
         """Return a copy of the values that one column has in the rows with the given numbers."""
@@ -257,12 +261,12 @@ def _positions(
     return np.concatenate(parts)
 
 
-def batch_at(dataset: Dataset, job: Job, number: int) -> dict[str, Array]:
-    """Return batch ``number`` of the job's sample stream.
+def batch_at(dataset: Dataset, job: Job, number: int, names: Collection[str] | None = None) -> dict[str, Array]:
+    """Return batch ``number`` of the job's sample stream: the columns ``names``, or all columns.
 
     With n rows per batch, this batch has the positions from number x n to (number + 1) x n - 1. The result maps
     ``batch.<column>``, the name of an input of the step, to an array of ``batch`` rows.
     """
     batch = job.document.batch
     rows = stream_rows(dataset, job, number * batch, batch)
-    return {f"batch.{name}": column for name, column in dataset.take(rows).items()}
+    return {BATCH + name: column for name, column in dataset.take(rows, names).items()}

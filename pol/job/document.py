@@ -22,6 +22,7 @@ from domain.measures import work
 from domain.readable import Readable, Shown
 from pol.errors import JobError, StateError
 from pol.job import cost
+from pol.job.paths import DATA_FOLDER, DOCUMENT, GLOBAL_STATE, LOCAL_STATE, SLOT_STATES
 from pol.job.program import Program, parse_program, program_json
 from pol.job.sampling import SHUFFLING, WEIGHTED, Sampling
 from pol.job.strict_json import JsonLimits, dump_json, parse_json, read_part
@@ -31,12 +32,6 @@ from pol.ops.table import PRIMITIVES
 from pol.rules.schedule import check_terms, total_work
 from pol.state.layout import chunk_count, encoded_size, header_chunk
 from pol.values import TensorSpec, TensorType
-
-DOCUMENT = "job.json"
-GLOBAL_STATE = "global.state"
-LOCAL_STATE = "local.state"
-SLOT_STATES = "slots.state"
-DATA_FOLDER = "data"
 
 VERSION = 2
 ARITHMETIC = "exact"

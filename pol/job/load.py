@@ -1,26 +1,29 @@
 """Loading a job directory; every file is verified against the size, hash or root in the document."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from domain.readable import Readable
 from pol.errors import JobError, StateError
 from pol.job.dataset import Dataset
-from pol.job.document import DOCUMENT, GLOBAL_STATE, LOCAL_STATE, Job, parse_job
-from pol.job.files import REMEDY, check_folder, read_file
+from pol.job.document import Job, parse_job
+from pol.job.files import REMEDY, check_folder, open_file, read_file
+from pol.job.paths import DOCUMENT, GLOBAL_STATE, LOCAL_STATE
 from pol.job.shards import load_data
 from pol.job.slots import SlotStates, load_slots
 from pol.limits import LIMITS, Limits
-from pol.state.arrays import Array, State
+from pol.state.arrays import State
 from pol.state.canonical import decode_state, state_tree
 from pol.state.layout import encoded_size
+from pol.state.stored import StoredState
 from pol.values import TensorSpec
 
 
 @dataclass(frozen=True)
 class LoadedJob(Readable):
-    """A job whose files were all verified. Its initial states are in memory, read-only, and its data stay on disk.
+    """A job whose files were verified. Its data stay on disk. So do its initial states, or they are in memory; they are
+    read-only.
 
     Example::
 
@@ -54,6 +57,8 @@ class LoadedJob(Readable):
 
             own = assay.load_job("my-job").slot_local(1)
         """
+        if self.slots is None and self.initial is None and self.job.document.slot_states_size:
+            raise ValueError("this job was loaded without the states of slots")
         return None if self.slots is None else self.slots.of(slot)
 
     @property
@@ -67,42 +72,82 @@ class LoadedJob(Readable):
         return replace(self, initial=None)
 
 
-def _load_state(directory: Path, name: str, specs: Sequence[TensorSpec], root: bytes, field: str) -> dict[str, Array]:
-    size = encoded_size(specs)
-    data = read_file(directory / name, name, size, size)
-    try:
-        state = decode_state(data, specs)
-    except StateError as error:
-        raise JobError(f"{name}:{error.field}", error.reason, REMEDY) from None
-    if state_tree(state).root != root:
-        raise JobError(field, f"differs from the root of {name}", REMEDY)
-    return state
-
-
 def load_job(directory: Path | str, limits: Limits = LIMITS, *, with_states: bool = True) -> LoadedJob:
     """Load a job directory and verify every file against the document.
 
-    Without ``with_states``, the initial states are neither verified nor loaded. A machine that has only some of their
-    tensors needs this. Raises JobError, which names the field or file, if anything is missing or differs.
+    Without ``with_states``, the initial states are neither verified nor loaded, nor are those of slots. A machine that
+    has only some of their tensors needs this. Raises JobError, which names the field or file, if anything is missing or
+    differs.
 
     Example::
 
         loaded = assay.load_job("my-job")
         print(list(loaded.global_state))
     """
-    directory = Path(directory)
+    return _load(directory, limits, _load_state if with_states else None)
+
+
+def verify_job(directory: Path | str, limits: Limits = LIMITS) -> LoadedJob:
+    """Load a job directory as :func:`load_job` does, and leave its initial states on disk.
+
+    No tensor of a state is in memory as a whole, so the states may be larger than memory. A state that changes on disk
+    afterwards has other values.
+    """
+    return _load(directory, limits, _verify_state)
+
+
+def load_document(directory: Path, limits: Limits = LIMITS) -> Job:
+    """Return the job that the document in a directory describes. No other file is read. Raises JobError."""
     check_folder(directory)
-    job = parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
+    return parse_job(read_file(directory / DOCUMENT, DOCUMENT, limits.document_size), limits)
+
+
+Read = Callable[[Path, str, Sequence[TensorSpec], bytes, str], State]
+
+
+def _load(directory: Path | str, limits: Limits, read: Read | None) -> LoadedJob:
+    """Load a job whose initial states ``read`` reads; None if it is loaded without them."""
+    directory = Path(directory)
+    job = load_document(directory, limits)
     document = job.document
     initial = None
-    if with_states:
+    if read is not None:
         initial = (
-            _load_state(directory, GLOBAL_STATE, document.global_tensors, document.global_root, "global_root"),
-            _load_state(directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"),
+            read(directory, GLOBAL_STATE, document.global_tensors, document.global_root, "global_root"),
+            read(directory, LOCAL_STATE, document.local_tensors, document.local_root, "local_root"),
         )
     return LoadedJob(
         job=job,
         initial=initial,
         data=load_data(directory, document, limits),
-        slots=load_slots(directory, document),
+        slots=None if read is None else load_slots(directory, document),
     )
+
+
+def _load_state(directory: Path, name: str, specs: Sequence[TensorSpec], root: bytes, field: str) -> State:
+    size = encoded_size(specs)
+    data = read_file(directory / name, name, size, size)
+    try:
+        state = decode_state(data, specs)
+    except StateError as error:
+        raise JobError(f"{name}:{error.field}", error.reason, REMEDY) from None
+    _check_root(name, state_tree(state).root, root, field)
+    return state
+
+
+def _verify_state(directory: Path, name: str, specs: Sequence[TensorSpec], root: bytes, field: str) -> State:
+    size = encoded_size(specs)
+    file = open_file(directory / name, name, size, size)
+    try:
+        state = StoredState(file, specs)
+        found = state.checked_root()
+    except StateError as error:
+        file.close()
+        raise JobError(f"{name}:{error.field}", error.reason, REMEDY) from None
+    _check_root(name, found, root, field)
+    return state
+
+
+def _check_root(name: str, found: bytes, root: bytes, field: str) -> None:
+    if found != root:
+        raise JobError(field, f"differs from the root of {name}", REMEDY)

@@ -9,8 +9,9 @@ import numpy as np
 
 from pol.errors import JobError, StateError
 from pol.job.dataset import Column, Dataset, MappedFiles
-from pol.job.document import DATA_FOLDER, JobDocument, Shard
+from pol.job.document import JobDocument, Shard
 from pol.job.files import REMEDY, open_file
+from pol.job.paths import DATA_FOLDER
 from pol.job.sampling import WEIGHTED
 from pol.limits import LIMITS, Limits
 from pol.rules.commitment import chunk_leaf

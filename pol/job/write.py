@@ -11,11 +11,6 @@ from pol.errors import JobError, StateError
 from pol.job.cost import close_work, outer_work, step_work
 from pol.job.document import (
     ARITHMETIC,
-    DATA_FOLDER,
-    DOCUMENT,
-    GLOBAL_STATE,
-    LOCAL_STATE,
-    SLOT_STATES,
     VERSION,
     Job,
     JobDocument,
@@ -24,6 +19,7 @@ from pol.job.document import (
     dump_job,
     parse_job,
 )
+from pol.job.paths import DATA_FOLDER, DOCUMENT, GLOBAL_STATE, LOCAL_STATE, SLOT_STATES
 from pol.job.program import Program
 from pol.job.sampling import SHUFFLING, Sampling
 from pol.limits import LIMITS, Limits

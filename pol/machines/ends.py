@@ -11,8 +11,7 @@ from pathlib import Path
 
 from pol.errors import NotFinite, StateError
 from pol.executor.interface import Backend
-from pol.job.document import JobDocument
-from pol.job.load import LoadedJob
+from pol.job.document import Job, JobDocument
 from pol.job.updates import AGGREGATE, END, OPENING, UPDATE, UPDATES, kind_of
 from pol.machines.form import CLOSE, GLOBAL, LOCAL, OUTER, EndForm, FileForm
 from pol.machines.messages import Hash, Make
@@ -182,11 +181,9 @@ class _File:
 class Ends:
     """A machine's part of the programs at the end of a round."""
 
-    def __init__(
-        self, loaded: LoadedJob, number: int, machines: int, machine: Machine, backend: Backend, drive: Drive
-    ) -> None:
+    def __init__(self, job: Job, number: int, machines: int, machine: Machine, backend: Backend, drive: Drive) -> None:
         """``number`` is one of the group's ``machines``, which are all like ``machine``. ``drive`` runs its moves."""
-        self._loaded, self._number, self._machines = loaded, number, machines
+        self._job, self._number, self._machines = job, number, machines
         self._machine, self._backend, self._drive = machine, backend, drive
         self._made: dict[str, tuple[End, Member | None]] = {}
 
@@ -217,7 +214,7 @@ class Ends:
 
     @property
     def _document(self) -> JobDocument:
-        return self._loaded.job.document
+        return self._job.document
 
     def _end(self, program: str) -> tuple[End, Member | None]:
         if program not in self._made:
@@ -232,7 +229,7 @@ class Ends:
         document = self._document
         forms = self._end(command.program)[0].form.reads
         first, second = document.global_tensors, document.local_tensors
-        specs = [first, first, second] if command.program == CLOSE else [first, self._loaded.job.update_tensors]
+        specs = [first, first, second] if command.program == CLOSE else [first, self._job.update_tensors]
         files = []
         for index, path in enumerate(command.reads):
             # The last file of ``outer`` stands for all updates.
@@ -266,16 +263,16 @@ class Ends:
         """Return the inputs of ``outer`` that are made of the updates of all slots."""
         (_, prefix), _ = prefixes_of(self._document, OUTER)
         names = {name.removeprefix(prefix) for name in member.inputs if name.startswith(prefix)}
-        specs = [spec for spec in self._loaded.job.update_tensors if spec.name in names]
+        specs = [spec for spec in self._job.update_tensors if spec.name in names]
         each = (dict(file.read(names)) for file in updates)
-        return codec_of(self._loaded).combine(specs, self._document.slots, each)
+        return codec_of(self._document).combine(specs, self._document.slots, each)
 
     def _results(
         self, files: Sequence[_File], prefix: str, own: Sequence[TensorSpec], outputs: dict[str, Array]
     ) -> Iterator[Array]:
         """Yield the results for some tensors of a file, in the order of the file."""
         names = [spec.name for spec in sorted(own, key=lambda spec: spec.name.encode())]
-        alone = codec_of(self._loaded).encode_tensor
+        alone = codec_of(self._document).encode_tensor
         if prefix == f"{UPDATE}." and alone is not None:
             opening, end, _ = files
             for (name, before), (_, after) in zip(opening.read(names), end.read(names), strict=True):

@@ -104,9 +104,10 @@ class EndFile:
 class SlotForm:
     """A leader's knowledge of a job and of a plan for it: numbers, hashes, and the tensors of the states.
 
-    ``used`` are the machines that the plan uses. ``files`` has the machines of the tensors of the global and of the
-    local state in a step. ``has_own_states`` says whether slots begin with local states of their own. ``close`` and
-    ``outer`` are the programs at the end of a round; ``close`` makes an update of any kind.
+    ``used`` are the machines that the plan uses, and ``data`` those that read rows of the data. ``files`` has the
+    machines of the tensors of the global and of the local state in a step. ``has_own_states`` says whether slots begin
+    with local states of their own. ``close`` and ``outer`` are the programs at the end of a round; ``close`` makes an
+    update of any kind.
     """
 
     job_id: Hash
@@ -123,6 +124,7 @@ class SlotForm:
     rows: _Positive
     update_tensors: _Tensors
     used: Annotated[tuple[_Machine, ...], Length(1, _LIST_MAX)]
+    data: _Machines
     files: Annotated[tuple[FileForm, ...], Length(2, 2)]
     close: EndForm
     outer: EndForm
@@ -248,7 +250,7 @@ def checked(form: SlotForm) -> SlotForm:
     """Return a form that a process in the sandbox made. Raises WorkerDied if it is out of bounds."""
     try:
         check(form)
-        fits = all(map(partial(_fits, used=form.used), _files(form)))
+        fits = all(map(partial(_fits, used=form.used), _files(form))) and set(form.data) <= set(form.used)
     except (Refusal, ValueError, TypeError, AttributeError) as error:
         raise WorkerDied(f"the form of the job is out of bounds: {error}") from None
     if not fits:

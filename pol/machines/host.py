@@ -90,7 +90,7 @@ def join(
     place: Workplace,
     group: bytes,
     number: int,
-    directory: Path,
+    files: Sequence[tuple[str, Path]],
     command: Join,
     sealed: bytes,
     peers: Sequence[Peer],
@@ -98,8 +98,9 @@ def join(
 ) -> Joined | Failed:
     """Meet the other machines, start the member, and let it join. ``memory`` limits it; 0 means three quarters of all.
 
-    ``command`` lacks the directory and the key, which are given apart. If a machine was not met, the answer names it.
-    Raises LinkError if the group ends meanwhile.
+    ``files`` are those that it needs of the job, by their names in the job's directory. ``command`` lacks the directory
+    and the key, which are given apart. If a machine was not met, the answer names it. Raises LinkError if the group
+    ends meanwhile.
     """
     own = _find(group, number)
     with own.turn:
@@ -111,7 +112,7 @@ def join(
         except LostMachine as lost:
             return Failed(kind=LOST, field="", reason=lost.reason, step=-1, machine=lost.machine)
         try:
-            own.job = _kept(place, group, number, directory)
+            own.job = _kept(place, group, number, files)
             limit = memory or usable_memory() * 3 // 4
             arguments = (number, place.folder, (own.job, *place.reads), limit, command.engine.threads, connections)
             process = MemberProcess(*arguments)
@@ -171,13 +172,11 @@ def _find(group: bytes, number: int) -> _Hosted:
     return own
 
 
-def _kept(place: Workplace, group: bytes, number: int, directory: Path) -> Path:
-    """Link the files of a job into a folder of this member: a node may forget its copy between two commands."""
+def _kept(place: Workplace, group: bytes, number: int, files: Sequence[tuple[str, Path]]) -> Path:
+    """Link files of a job into a folder of this member: a node may forget its copies between two commands."""
     to = place.keep / f"group-{group.hex()}-{number}"
-    for where, _, names in os.walk(directory):
-        for name in names:
-            source = Path(where) / name
-            target = to / source.relative_to(directory)
-            target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-            link_whole(source, target)
+    for name, source in files:
+        target = to / name
+        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        link_whole(source, target)
     return to

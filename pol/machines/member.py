@@ -17,9 +17,10 @@ from host import sandbox
 from pol.errors import NotFinite, OutOfRange, StateError
 from pol.executor.backend import backend
 from pol.executor.names import Engine
-from pol.job.dataset import batch_at
+from pol.job.dataset import BATCH, batch_at
 from pol.job.document import BATCH_NUMBER, STEP
-from pol.job.load import LoadedJob, load_job
+from pol.job.load import load_document
+from pol.job.shards import load_data
 from pol.machines.channel import Channel
 from pol.machines.ends import Ends
 from pol.machines.form import GLOBAL, LOCAL
@@ -68,8 +69,9 @@ class _Slot:
     """The part of a slot that one machine has: its member of the plan, its channels and its tensors."""
 
     def __init__(self, number: int, peers: Mapping[int, Stream], command: Join) -> None:
-        self._loaded: LoadedJob = load_job(Path(command.directory), with_states=False)
-        document = self._loaded.job.document
+        directory = Path(command.directory)
+        self._job = load_document(directory)
+        document = self._job.document
         spec = command.machine
         machine = Machine(speed=spec.speed, memory=spec.memory, bandwidth=spec.bandwidth)
         plan = make_plan(document.step, [machine] * command.machines, command.stages, command.rows)
@@ -77,11 +79,14 @@ class _Slot:
         computing = backend(engine, bounded=False)
         self._member = Member(plan, number, document.seed, computing)
         self._number, self._files = number, step_files(plan, document)
+        self._columns = {name.removeprefix(BATCH) for name in self._member.inputs if name.startswith(BATCH)}
+        # A machine that reads no rows need not have them.
+        self._data = load_data(directory, document) if self._columns else None
         specs = state_specs_of(document)
         keepers = (*self._files[0].keepers, *self._files[1].keepers)
         self._kept = sorted(name for name, keeper in zip(specs, keepers, strict=True) if keeper == number)
         self._read = {name for name in (*self._member.inputs, *self._kept) if name in specs}
-        self._ends = Ends(self._loaded, number, len(plan.used), machine, computing, self._drive)
+        self._ends = Ends(self._job, number, len(plan.used), machine, computing, self._drive)
         self._tensors: dict[str, Array] = {}
         self._leaves: dict[str, bytes] = {}
         self._sent = self._messages = 0
@@ -97,7 +102,7 @@ class _Slot:
 
     @property
     def _specs(self) -> tuple[Sequence[TensorSpec], Sequence[TensorSpec]]:
-        document = self._loaded.job.document
+        document = self._job.document
         return document.global_tensors, document.local_tensors
 
     def open(self, command: Open) -> Held:
@@ -174,10 +179,12 @@ class _Slot:
 
     def _inputs(self, step: int, slot: int) -> dict[str, Array]:
         """Return the inputs of a step. This machine keeps only the tensors that the step does not change."""
-        document = self._loaded.job.document
+        document = self._job.document
         at = document.start.step + step
         number = batch_number(document.slots, at, slot)
-        inputs = {**self._tensors, **batch_at(self._loaded.data, self._loaded.job, number)}
+        inputs = dict(self._tensors)
+        if self._data is not None:
+            inputs |= batch_at(self._data, self._job, number, self._columns)
         inputs[STEP], inputs[BATCH_NUMBER] = np.array(at, np.int64), np.array(number, np.int64)
         for name in self._tensors.keys() & set(self._member.outputs):
             del self._tensors[name]

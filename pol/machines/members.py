@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ThreadPoolExecutor, wait
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import count
 from pathlib import Path
 from typing import TypeVar
@@ -75,7 +75,7 @@ class Members:
         self._is_remote, self._folder = starter.is_remote, needs.folder
         self._cut: tuple[tuple[str, tuple[Path, ...]], Path] | None = None
         self._numbers = count(1)
-        self._links = starter.start(form.used, needs)
+        self._links = starter.start(form.used, replace(needs, data=form.data))
         key, group = secrets.token_bytes(32), secrets.token_bytes(32)
         join = Join(
             directory=str(needs.directory),

@@ -29,15 +29,7 @@ def step_files(plan: "Plan", document: "JobDocument") -> tuple[FileForm, FileFor
     The keeper of a tensor is its home if the step changes it. Of the other tensors, it is the first machine that reads
     them. Those that no node reads go where the fewest bytes are kept.
     """
-    from pol.split.plan import Send
-
-    readers: dict[int, list[int]] = {}
-    for action in plan.actions:
-        if isinstance(action, Send):
-            readers.setdefault(action.value, []).append(action.source)
-        else:
-            for arg in plan.program.nodes[action.offset].args:
-                readers.setdefault(arg, []).extend(action.machines)
+    readers = _readers(plan)
     numbers = {spec.name: number for number, spec in enumerate(plan.program.inputs)}
     specs = state_specs_of(document)
     kept, needed = dict(plan.homes), dict[str, set[int]]()
@@ -64,6 +56,28 @@ def step_files(plan: "Plan", document: "JobDocument") -> tuple[FileForm, FileFor
     return file(GLOBAL, document.global_tensors), file(LOCAL, document.local_tensors)
 
 
+def _readers(plan: "Plan") -> dict[int, list[int]]:
+    """Return the machines that use each value for a node, or send it to others."""
+    from pol.split.plan import Send
+
+    readers: dict[int, list[int]] = {}
+    for action in plan.actions:
+        if isinstance(action, Send):
+            readers.setdefault(action.value, []).append(action.source)
+        else:
+            for arg in plan.program.nodes[action.offset].args:
+                readers.setdefault(arg, []).extend(action.machines)
+    return readers
+
+
+def data_readers(plan: "Plan") -> tuple[int, ...]:
+    """Return the machines that read rows of the data in a step."""
+    program, readers = plan.program, _readers(plan)
+    rows = [number for number, spec in enumerate(program.inputs) if spec.name in plan.batch]
+    found = {machine for number in rows for machine in readers.get(number, ())}
+    return tuple(sorted(found | {plan.ends_at[name] for name, number in program.outputs.items() if number in rows}))
+
+
 def forms_of(job: "Job") -> FormOf:
     """Return the function that plans a job which this process has read."""
     from pol.machines.ends import end_of
@@ -87,6 +101,7 @@ def forms_of(job: "Job") -> FormOf:
             rows=plan.rows.machines,
             update_tensors=tuple(job.update_tensors),
             used=tuple(plan.used),
+            data=data_readers(plan),
             files=step_files(plan, document),
             close=end_of(document, CLOSE, machines, spec.machine).form,
             outer=end_of(document, OUTER, machines, spec.machine).form,
@@ -121,16 +136,13 @@ def job_form(directory: Path, spec: GroupSpec) -> SlotForm:
 
 
 def write_own_state(directory: Path, slot: int, to: Path) -> bytes:
-    """Write the local state of its own with which a slot begins, and return its root; empty if it has none.
+    """Write the local state of its own with which a slot begins, and return the root that it must have; empty if the
+    slot has none.
 
-    Raises JobError.
+    The state is copied a piece at a time, and the machines that open it compare its root. Raises JobError.
     """
-    from pol.job.load import load_job
-    from pol.state.canonical import state_pieces, state_tree
+    from pol.job.load import load_document
+    from pol.job.slots import open_slots
 
-    own = load_job(directory, with_states=False).slot_local(slot)
-    if own is None:
-        return b""
-    with to.open("xb") as file:
-        file.writelines(state_pieces(own))
-    return state_tree(own).root
+    states = open_slots(directory, load_document(directory).document)
+    return b"" if states is None or slot == 0 else states.copy(slot, to)

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final, Protocol
 
 from pol.executor.names import Engine
+from pol.job.paths import DATA_FOLDER, DOCUMENT
 from pol.machines import host
 from pol.machines.messages import Failed, Held, Join, Joined, Work, paths_of, with_paths
 from pol.machines.process import MemberProcess
@@ -39,7 +40,8 @@ class MachinesLost(Exception):
 class Needs:
     """The needs of each member: the job's files, a folder in which a local member may write, an engine, and memory.
 
-    ``memory`` is a hard limit in bytes. A local member can also read the files and folders ``reads``.
+    ``memory`` is a hard limit in bytes. A local member can also read the files and folders ``reads``. ``data`` has the
+    machines that read rows of the data.
     """
 
     directory: Path
@@ -47,6 +49,17 @@ class Needs:
     engine: Engine
     memory: int
     reads: tuple[Path, ...] = ()
+    data: tuple[int, ...] = ()
+
+    def files(self, machine: int) -> tuple[tuple[str, Path], ...]:
+        """Return the files that a machine needs of the job, by their names there.
+
+        States are not among them: each machine gets its tensors later. Rows are in whole files, which have hashes.
+        """
+        names = [DOCUMENT]
+        if machine in self.data:
+            names += sorted(f"{DATA_FOLDER}/{path.name}" for path in (self.directory / DATA_FOLDER).iterdir())
+        return tuple((name, self.directory / name) for name in names)
 
 
 class Link(Protocol):
@@ -220,7 +233,7 @@ class _Hosted:
             except LinkError as error:
                 return _failed(error)
             bare = replace(command, directory=".", key=_NO_KEY)
-            arguments = (self._needs.directory, bare, sealed, self._peers, self._needs.memory)
+            arguments = (self._needs.files(self._number), bare, sealed, self._peers, self._needs.memory)
             return self._submit(host.join, *arguments)
         files = tuple(map(Path, paths_of(command)))
         return self._submit(host.ask, with_paths(command, ["."] * len(files)), files, limit)

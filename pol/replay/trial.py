@@ -22,11 +22,10 @@ from pol.executor.interface import Backend
 from pol.executor.names import Engine
 from pol.job.cost import memory_size
 from pol.job.document import order_terms
-from pol.job.load import LoadedJob, load_job
+from pol.job.load import LoadedJob, load_job, verify_job
 from pol.machines.form import GroupSpec
 from pol.machines.parts import plan_of
 from pol.split.costs import cost_of
-from pol.state.canonical import read_state
 from pol.work.executor import PoolError
 from pol.work.records import RoundSlot
 from pol.work.segments import SlotState, advance, first_state, run_segment, slot_state
@@ -108,34 +107,22 @@ def _compared(loaded: LoadedJob, request: TrialRequest, what: str, needed: int) 
 
 
 def check_payload(request: TrialRequest, spec: GroupSpec) -> Trial:
-    """Load a payload with every check, and compare it with the order; no step of it is run.
+    """Check a payload in every way, and compare it with the order; no step of it is run, and no state is loaded.
 
     A device of the bid needs the memory of the machine that needs most.
     """
 
     def run() -> Trial:
-        loaded = load_job(request.directory)
+        loaded = verify_job(request.directory)
         cost = cost_of(plan_of(loaded.job.document, spec))
         return _compared(loaded, request, "each machine needs", max(machine.memory for machine in cost.machines))
 
     return guarded(run)
 
 
-def try_ends(request: TrialRequest, global_end: Path, local_end: Path) -> Trial:
-    """Time the update of a slot whose first segment ends with the states in two files, and an aggregation.
-
-    The time of the segment is left out.
-    """
-
-    def run() -> Trial:
-        executor = backend(request.engine)
-        loaded = load_job(request.directory)
-        document = loaded.job.document
-        end = SlotState(read_state(global_end, document.global_tensors), read_state(local_end, document.local_tensors))
-        times = _try_ends(loaded, end, executor)
-        return Trial(terms=request.terms, times=replace(times, speed=core_speed(executor)))
-
-    return guarded(run)
+def measure_core(engine: Engine) -> int:
+    """Return the speed of one core in FLOP/s."""
+    return core_speed(backend(engine))
 
 
 def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> TrialTimes:
@@ -155,7 +142,7 @@ def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> Tri
     def segment() -> SlotState:
         return run_segment(loaded, RoundSlot(0, slot), 0, start, backend, hash_state)[0]
 
-    end, segment_time = _timed(segment)
+    end, segment_time = shortest(segment)
     for other in slots:
         if other != slot:
             _try_step(loaded, other, start, backend)
@@ -165,14 +152,14 @@ def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> Tri
 def _try_ends(loaded: LoadedJob, end: SlotState, backend: Backend) -> TrialTimes:
     """Return the times of the update of a slot that ends with the states ``end``, and of an aggregation."""
     document = loaded.job.document
-    result, close_time = _timed(partial(share_update, loaded, loaded.global_state, end, backend))
+    result, close_time = shortest(partial(share_update, loaded, loaded.global_state, end, backend))
     update = result.update
     del end, result
 
     def outer() -> None:
         aggregate(loaded, loaded.global_state, repeat(update, document.slots), backend)
 
-    return TrialTimes(segment=0, outer=_timed(outer)[1], speed=0, close=close_time if document.close else 0)
+    return TrialTimes(segment=0, outer=shortest(outer)[1], speed=0, close=close_time if document.close else 0)
 
 
 def _try_step(loaded: LoadedJob, slot: int, start: SlotState, backend: Backend) -> None:
@@ -185,11 +172,14 @@ def _try_step(loaded: LoadedJob, slot: int, start: SlotState, backend: Backend) 
         raise error.within(f"slot {slot}") from None
 
 
-def _timed(task: Callable[[], T]) -> tuple[T, int]:
-    """Run a task a few times. Return its result, and its shortest time in microseconds of one core."""
+def shortest(task: Callable[[], T], clock: Callable[[], float] = time.process_time) -> tuple[T, int]:
+    """Run a task a few times. Return its result, and its shortest time in microseconds.
+
+    ``clock`` returns the processor time of what computes, in seconds.
+    """
     times: list[float] = []
     while len(times) < _TIMES and sum(times) < _ENOUGH:
-        start = time.process_time()
+        start = clock()
         result = task()
-        times.append(time.process_time() - start)
+        times.append(clock() - start)
     return result, max(1, int(min(times) * 1e6))

@@ -128,7 +128,7 @@ def walk_aggregation(loaded: LoadedJob, opening: State, updates: Sequence[State]
     """
     document = loaded.job.document
     start, inputs = aggregate_inputs(loaded, opening, updates)
-    combined = codec_of(loaded).combined
+    combined = codec_of(loaded.job.document).combined
     for name in sorted(kind_of(document).inputs(document)):
         tensor = name.partition(".")[2]
         operands = tuple(np.asarray(update[tensor]) for update in updates)

@@ -14,6 +14,7 @@ from pol.rules.commitment import chunk_leaf
 from pol.state.arrays import NUMPY_DTYPES, Array, array_from_bytes
 from pol.state.canonical import CHUNKS_AT_ONCE, check_values
 from pol.state.layout import CHUNK_SIZE, MAX_HEADER, OTHER_TENSORS, encoded_size, header_chunk, parse_header
+from pol.state.merge import places_of
 from pol.values import TensorSpec
 
 
@@ -29,18 +30,15 @@ class StoredState(Mapping[str, Array]):
         Raises StateError if they do not fit the tensors ``specs``.
         """
         finalize(self, file.close)
-        self._header = header_chunk(specs)
+        header = header_chunk(specs)
         file.seek(0)
-        if file.read(len(self._header)) != self._header:
+        if file.read(len(header)) != header:
             raise StateError("header", OTHER_TENSORS)
         size = os.fstat(file.fileno()).st_size
         if size != encoded_size(specs):
             raise StateError("state", f"has {size} bytes, not {encoded_size(specs)}")
-        self._file, self._places = file, dict[str, tuple[TensorSpec, int]]()
-        position = len(self._header)
-        for spec in sorted(specs, key=lambda spec: spec.name.encode()):
-            self._places[spec.name] = spec, position
-            position += spec.type.size
+        self._file = file
+        self._places = {spec.name: (spec, position) for spec, position in places_of(specs, len(header))}
 
     def __getitem__(self, name: str) -> Array:
         spec, position = self._places[name]
@@ -61,22 +59,37 @@ class StoredState(Mapping[str, Array]):
 
         Raises StateError if the bytes are not canonical, and NotFinite if a tensor holds NaN or infinity.
         """
-        self._file.seek(len(self._header))
-        leaves = [chunk_leaf(self._header)]
-        for spec, _ in self._places.values():
-            leaves += self._checked_leaves(spec)
-        return merkle_root(leaves)
+        self._file.seek(0)
+        return next_root(self._file, [spec for spec, _ in self._places.values()])
 
-    def _checked_leaves(self, spec: TensorSpec) -> Iterator[bytes]:
-        remaining = spec.type.size
-        while remaining:
-            data = memoryview(self._file.read(min(remaining, CHUNKS_AT_ONCE * CHUNK_SIZE)))
-            if not data:
-                raise StateError("state", "changed while it was read")
-            remaining -= len(data)
-            items = (len(data) // NUMPY_DTYPES[spec.dtype].itemsize,)
-            check_values(array_from_bytes(data, spec.dtype, items, spec.name), spec)
-            yield from (chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE))
+
+def next_root(file: BinaryIO, specs: Sequence[TensorSpec]) -> bytes:
+    """Read and check the state whose canonical bytes come next in an open file, and return its root.
+
+    Only a few chunks are in memory at a time. Raises StateError if the bytes are not those of a state with the tensors
+    ``specs``, and NotFinite if a tensor holds NaN or infinity.
+    """
+    header = header_chunk(specs)
+    start = file.read(len(header))
+    if start != header:
+        parse_header(start)
+        raise StateError("header", OTHER_TENSORS)
+    leaves = [chunk_leaf(header)]
+    for spec, _ in places_of(specs, 0):
+        leaves += _checked_leaves(file, spec)
+    return merkle_root(leaves)
+
+
+def _checked_leaves(file: BinaryIO, spec: TensorSpec) -> Iterator[bytes]:
+    remaining = spec.type.size
+    while remaining:
+        data = memoryview(file.read(min(remaining, CHUNKS_AT_ONCE * CHUNK_SIZE)))
+        if not data:
+            raise StateError("state", "changed while it was read")
+        remaining -= len(data)
+        items = (len(data) // NUMPY_DTYPES[spec.dtype].itemsize,)
+        check_values(array_from_bytes(data, spec.dtype, items, spec.name), spec)
+        yield from (chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE))
 
 
 def file_root(path: Path) -> bytes:

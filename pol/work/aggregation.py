@@ -67,7 +67,7 @@ def aggregate_part(
     own = _tensors_of_part(document, of_update, program, part)
     each = (read_tensors(path, of_update, own) for path in updates)
     specs = [spec for spec in of_update if spec.name in own]
-    inputs |= codec_of(loaded).combine(specs, document.slots, each)
+    inputs |= codec_of(document).combine(specs, document.slots, each)
     state = {name: start[name] for name in names if _GLOBAL + name not in program.outputs}
     del start, each
     state |= _run(program, inputs, document.seed, backend)

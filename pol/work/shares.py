@@ -202,9 +202,9 @@ def probe_pieces(engine: Engine, seed: bytes, first: int, end: int) -> tuple[byt
 
 @lru_cache(maxsize=2)
 def _loaded(job: Path) -> "LoadedJob":
-    from pol.job.load import load_job
+    from pol.job.load import verify_job
 
-    return load_job(job).without_initial()
+    return verify_job(job).without_initial()
 
 
 @lru_cache(maxsize=2)

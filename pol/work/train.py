@@ -149,7 +149,7 @@ def share_update(loaded: LoadedJob, opening: State, end: SlotState, backend: Bac
     check_specs(opening, document.global_tensors, "opening state")
     check_specs(end.global_state, document.global_tensors, "closing state")
     check_specs(end.local_state, document.local_tensors, "local state")
-    return codec_of(loaded).encode(loaded, opening, end, backend)
+    return codec_of(document).encode(loaded, opening, end, backend)
 
 
 # --- the end of a round --------------------------------------------------------------------------
@@ -172,7 +172,7 @@ def aggregate_inputs(
     document = loaded.job.document
     start = check_state(opening, document.global_tensors, "opening state")
     inputs: dict[str, Array] = {f"global.{name}": array for name, array in start.items()}
-    inputs.update(codec_of(loaded).combine(loaded.job.update_tensors, document.slots, updates))
+    inputs.update(codec_of(document).combine(loaded.job.update_tensors, document.slots, updates))
     return start, inputs
 
 

@@ -8,7 +8,7 @@ from pol.errors import NotFinite, StateError
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.names import Engine
-from pol.job.load import LoadedJob, load_job
+from pol.job.load import LoadedJob, verify_job
 from pol.rules.commitment import boundary_root
 from pol.state.arrays import State
 from pol.state.canonical import read_state, state_pieces, state_tree
@@ -20,7 +20,7 @@ from validator.work.requests import OpenedStates, RootedFile, StateFiles
 @lru_cache(maxsize=4)
 def job_in(directory: Path) -> LoadedJob:
     """Load and return the job in a directory. It is cached, because a directory's name is the hash of its content."""
-    return load_job(directory).without_initial()
+    return verify_job(directory).without_initial()
 
 
 @lru_cache(maxsize=2)

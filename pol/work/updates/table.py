@@ -3,8 +3,7 @@
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from pol.job.load import LoadedJob
-from pol.job.updates import CLOSING, CODED, DIFFERENCE
+from pol.job.updates import CLOSING, CODED, DIFFERENCE, Updating
 from pol.work.updates.averaged import closing_tensor, difference, encode_closing, encode_difference, means
 from pol.work.updates.coded import encode_coded, stacks
 from pol.work.updates.kind import UpdateCodec
@@ -19,6 +18,6 @@ CODECS: Mapping[str, UpdateCodec] = MappingProxyType(
 """The computations of each kind of ``pol.job.updates.KINDS``."""
 
 
-def codec_of(loaded: LoadedJob) -> UpdateCodec:
+def codec_of(job: Updating) -> UpdateCodec:
     """Return the computations of a job's updates."""
-    return CODECS[loaded.job.document.aggregation]
+    return CODECS[job.aggregation]

@@ -144,4 +144,28 @@ MUTANTS = (
         "if excess := excess_tokens(data, len(data)):",
         ("tests/unit/pol/job/test_strict_json.py::test_a_large_document_of_small_values_is_refused_at_once",),
     ),
+    Mutant(
+        "verify-root",
+        "a job whose states stay on disk may have others",
+        "pol/job/load.py",
+        "        found = state.checked_root()\n",
+        "        state.checked_root()\n        found = root\n",
+        ("tests/unit/pol/job/test_load.py",),
+    ),
+    Mutant(
+        "verify-slots",
+        "the states of slots are not verified",
+        "pol/job/slots.py",
+        "            states.verify(slot)\n",
+        "            pass\n",
+        (f"{GOING_ON}::test_other_states_of_slots_are_refused",),
+    ),
+    Mutant(
+        "slots-copy",
+        "each slot begins with the first state of the file",
+        "pol/job/slots.py",
+        '        with self._reading, to.open("xb") as target:\n            self._file.seek((slot - 1) * self._size)\n',
+        '        with self._reading, to.open("xb") as target:\n            self._file.seek(0)\n',
+        (f"{GOING_ON}::test_the_state_of_a_slot_is_copied",),
+    ),
 )

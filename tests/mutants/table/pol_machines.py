@@ -388,4 +388,28 @@ MUTANTS = (
         "        self._links.clear()\n",
         (f"{_ENDS}pieces_are_removed_with_the_group",),
     ),
+    Mutant(
+        "machines-rows",
+        "each machine gets all rows",
+        "pol/machines/starters.py",
+        "        if machine in self.data:\n",
+        "        if machine >= 0:\n",
+        (f"{HOSTS}a_machine_gets_no_state_of_the_job_and_rows_only_if_it_reads_them",),
+    ),
+    Mutant(
+        "machines-columns",
+        "a machine takes all columns of a batch",
+        "pol/machines/member.py",
+        "batch_at(self._data, self._job, number, self._columns)",
+        "batch_at(self._data, self._job, number)",
+        (f"{MEMORY}a_step_takes_the_tensors_that_it_changes",),
+    ),
+    Mutant(
+        "machines-data-readers",
+        "a form names other machines than those of the plan for the rows",
+        "pol/machines/form.py",
+        " and set(form.data) <= set(form.used)\n",
+        "\n",
+        (f"{_GROUPS}a_form_out_of_bounds_is_refused",),
+    ),
 )

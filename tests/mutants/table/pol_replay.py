@@ -52,4 +52,20 @@ MUTANTS = (
         "0 * max(machine.memory for machine in cost.machines)",
         (f"{TRIAL_TOGETHER}each_machine_needs_the_memory_of_a_device",),
     ),
+    Mutant(
+        "trial-aggregation-together",
+        "a trial on several machines makes no aggregation",
+        "pol/replay/trial_together.py",
+        "            outer = _time(group, OUTER, (first, *[update] * group.form.slots))\n",
+        "            outer = close\n",
+        (f"{TRIAL_TOGETHER}a_trial_has_the_verdict_of_one_process[an aggregation]",),
+    ),
+    Mutant(
+        "trial-states",
+        "the process that checks a job has its states in memory",
+        "pol/replay/trial.py",
+        "loaded = verify_job(request.directory)",
+        "loaded = load_job(request.directory)",
+        (f"{TRIAL_TOGETHER}no_state_of_a_tried_job_is_whole_in_one_process",),
+    ),
 )

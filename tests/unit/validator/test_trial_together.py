@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+import assay
 from domain.legs.reasons import LegEnd
+from pol.capture.build import build
 from pol.executor.names import Engine
 from pol.job.document import order_terms
 from pol.job.load import load_job
@@ -30,6 +32,7 @@ from tests.unit.pol.odd_jobs import (
     products,
     write_odd_job,
 )
+from tests.unit.pol.replay.test_coded_updates import spec as coded_spec
 from validator.work.together import Together
 
 ENGINE = Engine("numpy", threads=1, memory=1 << 30)
@@ -74,6 +77,32 @@ def test_a_trial_has_the_verdict_of_one_process(pool: GroupPool, name: str, tmp_
         assert min(found.times.segment, found.times.outer, found.times.speed) > 0
         assert found.times.close == alone.times.close
     assert not any((tmp_path / "scratch").iterdir())
+
+
+def test_no_state_of_a_tried_job_is_whole_in_one_process(
+    pool: GroupPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Here the sandbox is this process, which checks the job. The members are others, and hold their own tensors."""
+    write_odd_job(tmp_path / "job", halved)
+    asked = request(tmp_path / "job")
+
+    def whole(*_args: object) -> None:
+        raise AssertionError("a state is read as a whole")
+
+    for name in ("pol.job.load.decode_state", "pol.state.canonical.read_next_state", "pol.job.slots.read_next_state"):
+        monkeypatch.setattr(name, whole)
+    found = try_together(pool, asked, inf, Event())
+    assert (found.decline, found.text) == (0, "")
+    assert found.times is not None
+    assert min(found.times.segment, found.times.outer, found.times.speed) > 0
+
+
+def test_the_code_of_an_update_is_timed(pool: GroupPool, tmp_path: Path) -> None:
+    build(replace(coded_spec(), update=assay.Sparse(chunk=64, keep=4)), tmp_path / "job", check=False)
+    asked = request(tmp_path / "job", slots=range(1))
+    found = try_together(pool, asked, inf, Event())
+    assert found.times is not None, found.text
+    assert found.times.close > 0
 
 
 def test_work_counts_on_all_machines(pool: GroupPool, tmp_path: Path) -> None:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 
 from domain.codec import to_plain
-from pol.job.document import DOCUMENT, order_terms
+from pol.job.document import order_terms
+from pol.job.paths import DOCUMENT
 from pol.job.program import ProgramBuilder
 from pol.job.updates import CLOSING
 from pol.job.write import JobSource, write_job

@@ -12,8 +12,9 @@ import numpy as np
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.names import NUMPY, Engine
-from pol.job.document import BATCH_NUMBER, DOCUMENT, STEP
+from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
+from pol.job.paths import DOCUMENT
 from pol.job.program import Program, ProgramBuilder
 from pol.job.sampling import IN_ORDER, WEIGHTED, Sampling
 from pol.job.updates import CLOSING, CODED, DIFFERENCE

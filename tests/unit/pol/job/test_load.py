@@ -17,10 +17,11 @@ import safetensors.numpy
 
 from pol.errors import JobError
 from pol.job.document import FIELDS
-from pol.job.load import load_job
+from pol.job.load import load_job, verify_job
 from pol.job.strict_json import dump_json
 from pol.limits import Limits
 from pol.state.canonical import encode_state, state_tree
+from pol.state.stored import StoredState
 from pol.state.tensors import dump_safetensors
 from pol.values import TensorSpec
 from tests.unit.pol.datasets import all_rows
@@ -49,9 +50,13 @@ def edit(directory: Path, change: Callable[[dict[str, Any]], object]) -> None:
 
 
 def refused(directory: Path, limits: Limits | None = None) -> JobError:
-    with pytest.raises(JobError) as caught:
-        load_job(directory, limits or Limits())
-    return caught.value
+    errors = []
+    for load in (load_job, verify_job):
+        with pytest.raises(JobError) as caught:
+            load(directory, limits or Limits())
+        errors.append(caught.value)
+    assert str(errors[0]) == str(errors[1])
+    return errors[0]
 
 
 def put_shard(directory: Path, content: bytes) -> None:
@@ -70,6 +75,21 @@ def test_loads_what_was_written(job: Path) -> None:
     for name, column in rows(200).items():
         assert np.array_equal(all_rows(loaded.data)[name], column)
     assert not any(array.flags.writeable for array in loaded.global_state.values())
+
+
+def test_a_job_is_verified_without_its_states_in_memory(
+    job: Path, written: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def not_whole(*_args: object) -> None:
+        raise AssertionError("a state is read as a whole")
+
+    monkeypatch.setattr("pol.job.load.decode_state", not_whole)
+    found = verify_job(job)
+    weights, local = initial_states()
+    for state, right in ((found.global_state, weights), (found.local_state, local)):
+        assert isinstance(state, StoredState)
+        assert encode_state(state) == encode_state(right)
+    assert found.job.id == verify_job(written).job.id
 
 
 def test_writing_again_gives_the_same_bytes(job: Path, tmp_path: Path) -> None:

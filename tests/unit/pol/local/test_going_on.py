@@ -16,15 +16,17 @@ from pol.executor.names import Engine
 from pol.job.checkpoint import checked, read_training
 from pol.job.cost import memory_size
 from pol.job.document import OPTIONAL, Job, check_document, order_terms, parse_job
-from pol.job.load import load_job
+from pol.job.load import load_job, verify_job
 from pol.job.strict_json import dump_json
 from pol.job.write import JobSource, write_job
 from pol.limits import Limits
 from pol.local.inspect import inspect_job
 from pol.local.run import LocalRun, run_locally
+from pol.machines.parts import write_own_state
 from pol.replay.replay import replay_segment, verify_trace
 from pol.replay.trace_file import read_trace
 from pol.state.canonical import state_tree
+from pol.state.stored import file_root
 from pol.state.tensors import dump_safetensors, load_safetensors
 from pol.work.records import RoundSlot
 from pol.work.train import train_share
@@ -228,12 +230,29 @@ def test_other_states_of_slots_are_refused(second: Job, folder: Path, tmp_path: 
         path.write_bytes(other)
         with pytest.raises(JobError, match=r"slots\.state"):
             load_job(tmp_path)
+        with pytest.raises(JobError, match=r"slots\.state"):
+            verify_job(tmp_path)
+    with pytest.raises(ValueError, match="without the states of slots"):
+        load_job(tmp_path, with_states=False).slot_local(1)
     # what changes after it was loaded is noticed, too
     with pytest.raises(JobError, match=r"slots\.state"):
         loaded.slot_local(1)
     path.unlink()
     with pytest.raises(JobError, match=r"slots\.state"):
         load_job(tmp_path)
+
+
+def test_the_state_of_a_slot_is_copied(second: Job, folder: Path, tmp_path: Path) -> None:
+    """The copy has the root that the document names, or the machines that open it find that it has not."""
+    for slot in range(1, second.document.slots):
+        path = tmp_path / f"{slot}.local"
+        assert write_own_state(folder / "second", slot, path) == file_root(path)
+    assert not write_own_state(folder / "second", 0, tmp_path / "0.local")
+    copy_of(folder, tmp_path / "other")
+    slots = tmp_path / "other" / "slots.state"
+    slots.write_bytes(flip(slots.read_bytes(), -1))
+    path = tmp_path / "wrong.local"
+    assert write_own_state(tmp_path / "other", second.document.slots - 1, path) != file_root(path)
 
 
 def test_an_older_file_of_slots_does_not_stay(second: Job, folder: Path, tmp_path: Path) -> None:

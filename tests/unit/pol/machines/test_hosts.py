@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 
 from pol.errors import ReplayError, StateError
+from pol.executor.backend import backend
 from pol.executor.names import Engine
-from pol.job.load import LoadedJob
+from pol.job.load import LoadedJob, load_job
 from pol.local.run import run_locally
 from pol.machines import host, starters
 from pol.machines.door import PORTS_VARIABLE
@@ -27,9 +28,10 @@ from pol.machines.stream import LinkError
 from pol.work.cluster.files import Workplace
 from pol.work.executor import WorkerDied
 from pol.work.records import Boundary
-from pol.work.segments import SlotState
+from pol.work.segments import SlotState, run_segment, slot_state
 from tests.support.places import PORTS, Here, start_over_tcp
 from tests.unit.pol.machines.test_group import PART, SPEC, alone, loaded, roots_of, states
+from tests.unit.pol.mlp import write_mlp_job
 from tests.unit.pol.tiny import FIXTURE
 
 __all__ = ["alone", "loaded", "states"]
@@ -149,6 +151,27 @@ def test_the_key_is_never_in_what_a_machine_is_sent(
     assert keys[0] not in heard
 
 
+def names_at(place: Recorded) -> set[str]:
+    """The files of the job that a machine has."""
+    return {"/".join(path.relative_to(place.kept).parts[1:]) for path in place.kept.rglob("*") if path.is_file()}
+
+
+def test_a_machine_gets_no_state_of_the_job_and_rows_only_if_it_reads_them(
+    tmp_path: Path, alone: Alone, places: list[Recorded]
+) -> None:
+    write_mlp_job(tmp_path / "job")
+    job = load_job(tmp_path / "job")
+    spec = replace(SPEC, machines=3, shape=(3, 1))
+    with Group(tmp_path / "job", forms_of(job.job), tmp_path / "files", spec, Hosts(lambda: places)) as group:
+        group.open(tmp_path / "job" / "global.state", tmp_path / "job" / "local.state")
+        boundary = group.run_segment(PART, 0)
+        rows = {file.path for file in job.job.payload if file.path.startswith("data/")}
+        assert rows
+        assert [names_at(place) for place in places] == [{"job.json", *rows}, {"job.json"}, {"job.json", *rows}]
+    state = slot_state(job, job.global_state, job.local_state)
+    assert boundary == run_segment(job, PART, 0, state, backend(Engine("numpy")))[1]
+
+
 def test_members_end_with_the_group(tmp_path: Path, loaded: LoadedJob, places: list[Recorded]) -> None:
     with Group(FIXTURE, forms_of(loaded.job), tmp_path / "files", SPEC, Hosts(lambda: places)) as group:
         pids = list(group.members.pids.values())
@@ -251,7 +274,7 @@ def test_the_end_of_a_group_ends_its_meeting(tmp_path: Path, monkeypatch: pytest
     command = Join(".", MachineSpec(1, 1, 1), 2, 2, 1, EngineSpec("numpy", "cpu", 1), bytes(32), bytes(32), 60_000)
     sealed = seal(bytes(32), prepared.public, b"group")
     peers = (host.Peer(1, prepared.address),)
-    joining = place.submit(host.join, b"group", 0, FIXTURE, command, sealed, peers, 0)
+    joining = place.submit(host.join, b"group", 0, (("job.json", FIXTURE / "job.json"),), command, sealed, peers, 0)
     threading.Event().wait(0.3)
     place.submit(host.end, b"group", 0).result(20)
     with pytest.raises(LinkError):

@@ -16,8 +16,8 @@ import assay
 from pol.capture.build import build
 from pol.executor.names import NATIVE, Engine
 from pol.executor.numpy_backend import NumpyBackend
-from pol.job.document import GLOBAL_STATE, LOCAL_STATE
 from pol.job.load import load_job
+from pol.job.paths import GLOBAL_STATE, LOCAL_STATE
 from pol.machines.form import GroupSpec
 from pol.machines.group import Group
 from pol.machines.member import _Slot
@@ -133,12 +133,15 @@ def test_a_step_takes_the_tensors_that_it_changes() -> None:
     loaded = load_job(FIXTURE)
     plan = make_plan(loaded.job.document.step, [SPEC.machine])
     slot: Any = _Slot.__new__(_Slot)
-    slot._loaded, slot._member = loaded, Member(plan, 0, 1, NumpyBackend())
+    slot._job, slot._data, slot._columns = loaded.job, loaded.data, {"x"}
+    slot._member = Member(plan, 0, 1, NumpyBackend())
     states = {"global": loaded.global_state, "local": loaded.local_state}
     slot._tensors = {f"{part}.{name}": array for part, state in states.items() for name, array in state.items()}
     slot._tensors["local.constant"] = np.zeros(1, np.float32)
     before = set(slot._tensors)
-    assert before <= slot._inputs(0, 0).keys()
+    inputs = slot._inputs(0, 0)
+    assert before <= inputs.keys()
+    assert {name for name in inputs if name.startswith("batch.")} == {"batch.x"}
     assert set(slot._tensors) == before - set(plan.homes)
     assert "local.constant" in slot._tensors
     assert plan.homes

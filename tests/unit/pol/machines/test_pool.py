@@ -311,6 +311,7 @@ def test_a_form_out_of_bounds_is_refused(tmp_path: Path) -> None:
         {"outer": replace(form.outer, reads=form.outer.reads[:1])},
         {"slots": 2**60, "files": ()},
         {"used": ()},
+        {"data": (9,)},
         {"metrics": ("a" * 99,)},
         {"global_tensors": (b"w",)},
         {"local_tensors": None},
