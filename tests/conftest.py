@@ -5,7 +5,7 @@ import gc
 import logging
 import os
 import signal
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
 
@@ -71,6 +71,31 @@ def pytest_collection_finish() -> None:
     log = logging.getLogger("torch.__trace")
     log.propagate = True
     log.handlers.clear()
+
+
+@pytest.fixture(scope="session")
+def abci_logs(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """Let the nodes of all networks log CometBFT's calls, and return the folder of the logs."""
+    from chain.app.abci_log import VARIABLE  # only here, as tests of other folders do not need it
+
+    folder = tmp_path_factory.mktemp("abci")
+    os.environ[VARIABLE] = str(folder)
+    yield folder
+    del os.environ[VARIABLE]
+
+
+@pytest.fixture(autouse=True)
+def _calls_follow_the_grammar(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fail a test of a network in which CometBFT's calls, or the answers to them, broke the grammar of ABCI."""
+    if group_of(request.path) not in NETWORKS:
+        yield
+        return
+    folder: Path = request.getfixturevalue("abci_logs")
+    yield
+    from tests.support.abci_grammar import Grammar
+
+    for path in sorted(folder.iterdir()):
+        Grammar().read(path.read_text().splitlines())
 
 
 @cache

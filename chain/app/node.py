@@ -14,6 +14,7 @@ from enum import StrEnum
 from pathlib import Path
 from threading import Event, Lock, Thread
 
+from chain.app.abci_log import AbciLog
 from chain.app.abci_methods import Methods
 from chain.app.abci_query import AbciQueries
 from chain.app.abci_server import AbciServer, Method, stop_loudly
@@ -308,6 +309,9 @@ class _Node:
         check = self.signing.check_block if self.signing else lambda request: None
         methods = Methods(self.app, AbciQueries(self.app, Services(self.app, blocks=blocks).call), check)
         table = self.metrics.timed(methods.table) if self.metrics else methods.table
+        if calls := AbciLog.of_environment(self.config.home):
+            self.stack.callback(calls.close)
+            table = calls.logged(table)
         server = AbciServer(table, self.socket_path, prefetch=self.app.prefetch)
         server.start()
         self.stack.callback(server.close)
