@@ -81,7 +81,7 @@ def plain_pieces(path: Path) -> Iterator[bytes]:
             yield piece
 
 
-def write_whole(path: Path, data: bytes | str) -> None:
+def write_whole(path: Path, data: Bytes | Iterable[Bytes] | str) -> None:
     """Write a whole file or none, so that readers never see a part of the file. A power cut may lose the file."""
     _write(path, data.encode() if isinstance(data, str) else data, 0o666, durably=False)
 

@@ -9,9 +9,7 @@ from threading import Event
 from pol.errors import ExecutionError, JobError, ReplayError, StateError, StepFailed, Stopped
 from pol.machines.form import CLOSE
 from pol.machines.pool import GroupPool, Roots
-from pol.rules.commitment import boundary_root
 from pol.values import f32_bits
-from pol.work.places import boundary_step
 from pol.work.records import Boundary
 from pol.work.shares import SegmentEnd, SegmentTask, UpdateEnd, UpdateTask, compute_update, train_segment
 
@@ -30,16 +28,7 @@ def train_together(pool: GroupPool, task: SegmentTask, roots: Roots, ends: float
             if group.roots != roots:
                 group.open(task.global_in, task.local_in, roots)
             if task.segment == 0:
-                boundaries.append(
-                    Boundary(
-                        index=0,
-                        step=boundary_step(group.form, part.round, 0),
-                        global_root=roots[0],
-                        local_root=roots[1],
-                        root=boundary_root(*roots),
-                        metrics=(),
-                    )
-                )
+                boundaries.append(group.opening_boundary(part, roots))
                 if part.round == 0:
                     pool.open_slot(group, task.job, part.slot, task.global_in)
             end = group.run_segment(part, task.segment, lambda _, loss: losses.append(f32_bits(loss)))

@@ -17,20 +17,21 @@ from pol.executor.backend import backend
 from pol.executor.names import DEFAULT_ENGINE, Engine
 from pol.job.checkpoint import MODEL_FILE, Position, position_after, write_training
 from pol.job.cost import memory_size
-from pol.job.load import LoadedJob, load_job
+from pol.job.load import LoadedJob, load_job, verify_job
 from pol.local.evaluate import evaluate, load_holdout
 from pol.local.groups import Machines, start_here, start_on, training_together
 from pol.local.history import History, make_history, make_losses
-from pol.local.shares import TrainRound, train_here, training_elsewhere
+from pol.local.shares import Training, TrainRound, aggregating_here, train_here, training_elsewhere
 from pol.names import ModelNames
 from pol.replay.replay import STATES_FOLDER, StateFolder
 from pol.replay.trace_file import VERSION, share_record
 from pol.state.arrays import State
-from pol.state.tensors import dump_safetensors
+from pol.state.canonical import state_pieces
+from pol.state.stored import aligned_state
+from pol.state.tensors import safetensors_pieces
 from pol.values import metric_values
 from pol.work.executor import LOCAL
 from pol.work.records import Boundary, RoundSlot
-from pol.work.train import aggregate
 
 TRACE_FILE = "trace.json"
 
@@ -103,7 +104,8 @@ def run_locally(
     another job can continue. If ``keep_states`` is true, the states at all boundaries are written as well, so that a
     check can replay single segments. With ``executor="ray://HOST:PORT"``, a cluster of yours trains all slots of a
     round at once, in the sandbox. With ``machines=2``, two processes of this machine train each slot together, as two
-    machines would, and so a step needs less memory in each of them. ``machines=(2, 4)`` are two stages of the model, in
+    machines would, and so a step needs less memory in each of them. No process has a whole state in memory, this one
+    included. ``machines=(2, 4)`` are two stages of the model, in
     each of which four machines divide the rows of a batch. With both ``executor`` and ``machines``, the machines are
     nodes of the cluster.
 
@@ -122,7 +124,8 @@ def run_locally(
     if keep_states and executor != LOCAL and not is_together:
         remedy = "leave out --keep-states (keep_states=), or --executor (executor=)"
         raise JobError("keep_states", "the states stay on the machines of the cluster", remedy)
-    loaded = load_job(directory)
+    # On several machines no process has a whole state: states stay on disk.
+    loaded = verify_job(directory) if is_together else load_job(directory)
     job, runner = loaded.job, backend(engine)
     needed = memory_size(job.document)
     if engine.memory and needed > engine.memory and not is_together:
@@ -130,6 +133,8 @@ def run_locally(
     keep = StateFolder(out / STATES_FOLDER, loaded).keep if out and keep_states else None
     holdout = load_holdout(directory, job)
     state, locals_ = loaded.global_state, [loaded.local_state] * job.document.slots
+    if is_together:
+        state = aligned_state(state_pieces(state), job.document.global_tensors)
     before = evaluate(job, state, holdout, runner)
     root, local_roots = job.document.global_root, list(job.document.opening_locals)
     reports: list[RoundReport] = []
@@ -148,22 +153,22 @@ def run_locally(
             trace.append(codec.to_plain(record))
             yield share.update
 
-    training: AbstractContextManager[TrainRound]
+    training: AbstractContextManager[Training]
+    aggregating = aggregating_here(loaded, runner)
     if is_together:
         start = start_here if executor == LOCAL else start_on(executor)
         training = training_together(machines, directory, loaded, engine, keep, on_progress, start=start)
     elif executor == LOCAL:
-        training = nullcontext(train_here(loaded, runner, keep, on_progress))
+        training = nullcontext(Training(train_here(loaded, runner, keep, on_progress), aggregating))
     else:
-        training = training_elsewhere(executor, directory, loaded, engine, on_progress)
-    with training as train:
+        training = training_elsewhere(executor, directory, loaded, engine, on_progress, aggregating)
+    with training as computing:
         for round in range(job.document.rounds if rounds is None else min(rounds, job.document.rounds)):
             values.clear()
             try:
-                result = aggregate(loaded, state, updates(train, round, state), runner)
+                state, root = computing.aggregate(state, updates(computing.train, round, state))
             except Stopped as stop:
                 raise stop.within(f"the job stops in round {round}") from None
-            state, root = result.state, result.root
             metrics = evaluate(job, state, holdout, runner)
             history += [(step, slot, each[0]) for step, slot, each in values]
             # The values are in the order of steps, so the last loss of each slot remains.
@@ -175,7 +180,7 @@ def run_locally(
                     loss=means[0] if means else float("nan"),
                     losses=dict(zip(job.document.metrics, means, strict=True)),
                     metrics=metrics,
-                    state_root=result.root.hex(),
+                    state_root=root.hex(),
                 )
             )
     after = reports[-1].metrics if reports else before
@@ -210,7 +215,8 @@ def _losses(slot: int, boundaries: Sequence[Boundary]) -> list[tuple[int, int, t
 def _saved(finished: LocalRun, loaded: LoadedJob, trace: list[dict[str, Any]], out: Path) -> LocalRun:
     out.mkdir(parents=True, exist_ok=True)
     model, path = out / MODEL_FILE, out / TRACE_FILE
-    model.write_bytes(dump_safetensors(ModelNames(finished.state)))
+    with model.open("wb") as file:
+        file.writelines(safetensors_pieces(ModelNames(finished.state)))
     training = write_training(model, finished.locals, finished.position)
     record = {
         "version": VERSION,

@@ -1,6 +1,6 @@
 """The shares of a local run: trained in this process one after another, or on an owner's cluster side by side."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
@@ -19,7 +19,7 @@ from pol.state.canonical import read_state, state_pieces
 from pol.work.executor import Executor
 from pol.work.records import Boundary, RoundSlot
 from pol.work.replayer import Lane, start_replayer
-from pol.work.train import train_share
+from pol.work.train import aggregate, train_share
 
 Keep = Callable[[Boundary, State, State], None]
 Observe = Callable[[int, int, int, float], None]
@@ -40,6 +40,30 @@ class SlotResult:
 
 TrainRound = Callable[[int, State, Sequence[State]], Iterator[SlotResult]]
 """A function that trains a round from its global state and the slots' local states; it yields slots in their order."""
+
+
+Aggregate = Callable[[State, Iterable[State]], tuple[State, bytes]]
+"""A function that returns the global state at the end of a round, and its root. It takes the state at the beginning,
+and the updates of all slots in their order, one at a time.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Training:
+    """The functions that compute a round of a local run."""
+
+    train: TrainRound
+    aggregate: Aggregate
+
+
+def aggregating_here(loaded: LoadedJob, executor: Backend) -> Aggregate:
+    """Return the function that computes the end of a round in this process."""
+
+    def aggregated(opening: State, updates: Iterable[State]) -> tuple[State, bytes]:
+        result = aggregate(loaded, opening, updates, executor)
+        return result.state, result.root
+
+    return aggregated
 
 
 def train_here(loaded: LoadedJob, executor: Backend, keep: Keep | None, observe: Observe | None) -> TrainRound:
@@ -129,9 +153,15 @@ def train_task(task: ShareTask) -> ShareEnd:
 
 @contextmanager
 def training_elsewhere(
-    executor: str, directory: Path, loaded: LoadedJob, engine: Engine, observe: Observe | None
-) -> Iterator[TrainRound]:
-    """Yield the function that trains all slots of a round at once on the cluster that ``executor`` names.
+    executor: str,
+    directory: Path,
+    loaded: LoadedJob,
+    engine: Engine,
+    observe: Observe | None,
+    aggregating: Aggregate,
+) -> Iterator[Training]:
+    """Yield the functions that train all slots of a round at once on the cluster that ``executor`` names, and end the
+    round by ``aggregating``.
 
     ``observe`` is called for the steps of a slot when the slot is trained. Raises ClusterUnusable if this machine
     cannot use the cluster.
@@ -143,7 +173,8 @@ def training_elsewhere(
         lane = Lane(name=_LANE, processes=1, folder=folder / "files", reads=(job,))
         replayer = start_replayer(executor, engine, (lane,), folder / "driver")
         try:
-            yield _trainer(replayer.lanes[_LANE], job, loaded, engine, folder / "files", observe)
+            train = _trainer(replayer.lanes[_LANE], job, loaded, engine, folder / "files", observe)
+            yield Training(train, aggregating)
         finally:
             replayer.close()
 

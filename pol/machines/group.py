@@ -134,6 +134,13 @@ class Group:
             metrics=means,
         )
 
+    def opening_boundary(self, part: RoundSlot, roots: tuple[bytes, bytes]) -> Boundary:
+        """Return boundary 0 of a share that begins with states of these roots."""
+        step = boundary_step(self.form, part.round, 0)
+        return Boundary(
+            index=0, step=step, global_root=roots[0], local_root=roots[1], root=boundary_root(*roots), metrics=()
+        )
+
     def run_step(self, slot: int) -> None:
         """Run the first step of a slot in round 0 from where the group stands; errors as in :meth:`run_segment`."""
         self._train(slot, 0, 1)

@@ -19,7 +19,7 @@ from pol.job.files import read_file
 from pol.job.load import LoadedJob, load_job
 from pol.replay.trace_file import ShareRecord, Trace
 from pol.state.arrays import State
-from pol.state.canonical import decode_state, encode_state, state_tree
+from pol.state.canonical import decode_state, state_pieces, state_tree
 from pol.state.layout import encoded_size
 from pol.values import TensorSpec
 from pol.work.places import boundary_step, check_segment
@@ -160,7 +160,7 @@ class StateFolder:
         for root, value in ((boundary.global_root, state), (boundary.local_root, local)):
             path = self._path(root)
             if not path.exists():
-                write_whole(path, encode_state(value))
+                write_whole(path, state_pieces(value))
 
     def at(self, boundary: Boundary) -> tuple[State, State]:
         """Read the states at a boundary.

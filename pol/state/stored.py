@@ -1,9 +1,10 @@
 """A state that stays in its file of canonical bytes. It is for states that may not fit into memory."""
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from tempfile import TemporaryFile
+from typing import BinaryIO, Final, cast
 from weakref import finalize
 
 import numpy as np
@@ -17,6 +18,8 @@ from pol.state.layout import CHUNK_SIZE, MAX_HEADER, OTHER_TENSORS, encoded_size
 from pol.state.merge import places_of
 from pol.values import TensorSpec
 
+_ALIGNMENT: Final = 64
+
 
 class StoredState(Mapping[str, Array]):
     """A state whose read-only arrays are mapped into memory when they are used.
@@ -24,21 +27,21 @@ class StoredState(Mapping[str, Array]):
     The object owns the file and closes it; no other code may read or write the file.
     """
 
-    def __init__(self, file: BinaryIO, specs: Sequence[TensorSpec]) -> None:
-        """Open the state; only its header and its size are checked.
+    def __init__(self, file: BinaryIO, specs: Sequence[TensorSpec], start: int = 0) -> None:
+        """Open the state whose canonical bytes begin at byte ``start``; only its header and its size are checked.
 
         Raises StateError if they do not fit the tensors ``specs``.
         """
         finalize(self, file.close)
         header = header_chunk(specs)
-        file.seek(0)
+        file.seek(start)
         if file.read(len(header)) != header:
             raise StateError("header", OTHER_TENSORS)
-        size = os.fstat(file.fileno()).st_size
+        size = os.fstat(file.fileno()).st_size - start
         if size != encoded_size(specs):
             raise StateError("state", f"has {size} bytes, not {encoded_size(specs)}")
-        self._file = file
-        self._places = {spec.name: (spec, position) for spec, position in places_of(specs, len(header))}
+        self._file, self._start = file, start
+        self._places = {spec.name: (spec, position) for spec, position in places_of(specs, start + len(header))}
 
     def __getitem__(self, name: str) -> Array:
         spec, position = self._places[name]
@@ -59,8 +62,21 @@ class StoredState(Mapping[str, Array]):
 
         Raises StateError if the bytes are not canonical, and NotFinite if a tensor holds NaN or infinity.
         """
-        self._file.seek(0)
+        self._file.seek(self._start)
         return next_root(self._file, [spec for spec, _ in self._places.values()])
+
+
+def aligned_state(pieces: Iterable[bytes | memoryview], specs: Sequence[TensorSpec]) -> StoredState:
+    """Return a state whose canonical bytes are ``pieces``, in a file without a name.
+
+    A back end reads its tensors where they are mapped. Those of another file begin at any byte, so it would copy them.
+    """
+    start = -len(header_chunk(specs)) % _ALIGNMENT
+    file = TemporaryFile()  # noqa: SIM115  (the state closes it)
+    file.write(bytes(start))
+    file.writelines(pieces)
+    file.flush()
+    return StoredState(cast(BinaryIO, file), specs, start)
 
 
 def next_root(file: BinaryIO, specs: Sequence[TensorSpec]) -> bytes:
