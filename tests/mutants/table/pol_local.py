@@ -23,14 +23,6 @@ MUTANTS = (
         (_ON_MACHINES,),
     ),
     Mutant(
-        "run-aligned",
-        "weights are mapped where a back end copies them",
-        "pol/state/stored.py",
-        "    start = -len(header_chunk(specs)) % _ALIGNMENT\n",
-        "    start = 1\n",
-        (_ON_MACHINES,),
-    ),
-    Mutant(
         "run-own-state",
         "a slot on several machines begins with the local state of slot 0",
         "pol/local/groups.py",
