@@ -53,7 +53,9 @@ from domain.messages import Message, signer_of
 from domain.node.queries import StatusRequest
 from domain.params import Params, local_params
 from domain.tx import SignerInfo, Tx, sign_doc
-from localnet.simulator.rebuilt import Rebuilt, check_books, check_changed
+from localnet.simulator.rebuilt.books import Rebuilt
+from localnet.simulator.rebuilt.compare import check_books, check_changed
+from localnet.simulator.rebuilt.follow import follow
 from pol.rules.commitment import possession_sign_bytes
 from wire import cipher, dleq
 from wire.vrf import is_point
@@ -340,7 +342,7 @@ class MemoryChain:
         found = [*(e for tx in result.tx_results for e in tx.events), *result.events]
         told = sorted(found, key=lambda event: event.number)
         self.events += [event for event in told if event.number]
-        self.books.follow(told)
+        follow(self.books, told)
         self.last, self.last_block = result, block
         for tx in result.tx_results:
             self._book_fee(tx)

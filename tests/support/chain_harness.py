@@ -37,7 +37,7 @@ from localnet.simulator.memory_chain import (
     pub_key,
     sign,
 )
-from localnet.simulator.rebuilt import adopt
+from localnet.simulator.rebuilt.compare import adopt
 
 __all__ = [
     "CHAIN_ID",

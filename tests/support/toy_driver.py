@@ -28,7 +28,7 @@ from domain.ledger.records import Coin
 from domain.node.queries import ParamsRequest
 from domain.params import local_params, read_params
 from domain.vocabulary import read_event
-from localnet.simulator.rebuilt import Rebuilt
+from localnet.simulator.rebuilt.books import take
 from tests.lint.test_components import misplaced
 from tests.support.chain_harness import Chain, make_genesis
 from tests.support.small_chain import CHAIN_ID, FEE, GAS, GENESIS_TIME_NS, beacon_key, genesis, key
@@ -124,7 +124,7 @@ def check_node(folder: Path, made: Any) -> None:
 def check_machine() -> None:
     """A pledge lies in the pot until the queue forgets the greeting; invariants ring when they are broken."""
     pot = moves.PLEDGES_POT
-    vars(Rebuilt)["take"].register(events.Greeted, lambda books, change: None)
+    take.register(events.Greeted, lambda change, books: None)
     kept = to_plain(local_params())["greetings"]["kept_seconds"]
     assert kept == 3_600
     params = local_params().replace(clock_step_max=4_000)
