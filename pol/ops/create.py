@@ -18,7 +18,7 @@ from pol.ops.primitive import (
     refuse,
 )
 from pol.ops.shape import element
-from pol.ops.splits import Axis, Split, Way
+from pol.ops.splits import Axis, Split, Way, resized
 from pol.state.arrays import Array
 from pol.values import TensorType
 
@@ -64,13 +64,6 @@ def _some_numbers(site: Site, axis: Axis, positions: Array) -> Function:
     return lambda: positions
 
 
-def _some_filled(site: Site, axis: Axis, positions: Array) -> Function:
-    shape = list(site.result.shape)
-    shape[axis.dim] = len(positions)
-    value = np.broadcast_to(element(site.attrs["value"], site.result.dtype), shape)
-    return lambda: value
-
-
 def _some_drawn(site: Site, axis: Axis, positions: Array) -> Function:
     """Return the function that draws only some elements. A word depends on its own position alone."""
     seed, stream = site.seed, site.attrs["site"]
@@ -101,7 +94,7 @@ CREATE = (
         cost=0,
         traffic=Traffic.VIEW,
         repeats=True,
-        splits=(Split("every dimension", _any_dim, local=_some_filled),),
+        splits=(Split("every dimension", _any_dim, fit=resized),),
     ),
     Primitive(
         name="uniform",

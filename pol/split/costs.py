@@ -17,7 +17,6 @@ from pol.split.exchanges import COLLECTIVES
 from pol.split.machine import Machine
 from pol.split.plan import WHOLE, Part, Plan, Run, Send, make_plan, shapes
 from pol.split.rows import Cut, task_of
-from pol.values import TensorType
 
 LIBRARIES_SIZE: Final = 96 * 2**20
 """Bytes that a process needs for the interpreter and its libraries before it trains."""
@@ -133,7 +132,7 @@ class _Counter:
         self._clocks.send(source, target, size)
 
     def _send(self, send: Send) -> None:
-        size = self._type(send.value, send.part).size
+        size = self._plan.type_of(send.value, send.part).size
         if send.value < len(self._program.inputs):
             kind = "weights"
         elif self._stage_of[send.source] != self._stage_of[send.target]:
@@ -144,51 +143,32 @@ class _Counter:
         self._memory[send.source].read(send.value, WHOLE)
         self._memory[send.target].add(send.value, send.part, size)
 
-    def _type(self, number: int, part: Part) -> TensorType:
-        value = self._program.types[number]
-        return value if part.division is None else part.division.piece(value, part.machine, self._plan.rows.machines)
-
     def _run(self, run: Run) -> None:
         program = self._program
         number = program.first_node + run.offset
-        node, row = program.nodes[run.offset], PRIMITIVES[program.nodes[run.offset].op]
-        result = program.types[number]
-        for place, machine in enumerate(run.machines):
-            parts = self._operands(run.cut, len(node.args), place)
-            operands = [self._type(arg, part) for arg, part in zip(node.args, parts, strict=True)]
-            made, attrs = result, node.attrs
-            if run.cut is not None:
-                division = run.cut.result
-                made = result if division is None else self._type(number, Part(division, place))
-                attrs = run.cut.split.fit(attrs, run.cut.way, operands, made)
-            work = row.work(operands, attrs, made).flops
+        for machine in run.machines:
+            node, operands, made = self._plan.node_of(run, machine)
+            row = PRIMITIVES[node.op]
+            work = row.work(operands, node.attrs, made).flops
             self._work[machine] += work
             self._clocks.compute(machine, work)
-            for arg, part in zip(node.args, parts, strict=True):
+            for arg, part in run.reads(program, machine):
                 self._memory[machine].read(arg, part)
-            self._memory[machine].need(made.size + row.scratch_size(operands, attrs, made))
-            if run.cut is None:
-                self._memory[machine].add(number, WHOLE, result.size)
-            elif not run.cut.has_exchange:
-                self._memory[machine].add(number, Part(run.cut.result, place), made.size)
+            self._memory[machine].need(made.size + row.scratch_size(operands, node.attrs, made))
+            if run.cut is None or not run.cut.has_exchange:
+                self._memory[machine].add(*run.makes(program, machine), made.size)
         if run.cut is not None and run.cut.has_exchange:
             self._exchange(run, run.cut)
-            self._memory[run.owner].add(number, WHOLE, result.size)
-
-    def _operands(self, cut: Cut | None, count: int, place: int) -> list[Part]:
-        divisions = [cut.operand(index) if cut is not None else None for index in range(count)]
-        return [WHOLE if division is None else Part(division, place) for division in divisions]
+            self._memory[run.owner].add(number, WHOLE, program.types[number].size)
 
     def _exchange(self, run: Run, cut: Cut) -> None:
         task = task_of(self._program, run.offset, cut, len(run.machines))
         collective = COLLECTIVES[cut.split.exchange]
         kind = cut.split.exchange.name.lower()
-        args = self._program.nodes[run.offset].args
-        for place, machine in enumerate(run.machines):
+        for machine in run.machines:
             if machine == run.owner:
                 continue
-            parts = self._operands(cut, len(args), place)
-            pieces = [self._type(arg, part) for arg, part in zip(args, parts, strict=True)]
+            pieces = [self._plan.type_of(*read) for read in run.reads(self._program, machine)]
             if collective.claim is not None:
                 self._count(kind, machine, run.owner, collective.claim_size(task))
                 self._count(kind, run.owner, machine, collective.claim_size(task))

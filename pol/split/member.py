@@ -3,11 +3,11 @@
 A member is a generator of moves (:mod:`pol.split.exchanges`). It does not know how messages travel: virtual machines
 (:mod:`pol.split.virtual`) and processes with sockets (:mod:`pol.machines`) both run members.
 
-Whole nodes form *blocks* (:mod:`pol.split.blocks`). A block is a program of its own, and the back end runs it. Pieces
-of nodes are computed by the reference of their primitive.
+Nodes and pieces of nodes form *blocks* (:mod:`pol.split.blocks`). A block is a program of its own, and the back end
+runs it. NumPy computes only the pieces that are part of an exchange, or that depend on their position in the whole.
 """
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -21,23 +21,26 @@ from pol.split.pieces import Division, cut, join, residue_rows
 from pol.split.plan import WHOLE, Part, Plan, Run, Send
 from pol.split.rows import task_of
 from pol.state.arrays import Array, array_from_bytes
-from pol.values import TensorSpec, TensorType
+from pol.values import TensorSpec
 
 _LIMITS = replace(LIMITS, live_size=2**62, constants_size=2**40)
 """Limits of a block. The program of which it is a part was checked, and the planner looks after the memory."""
-Held = dict[tuple[int, Part], Array]
+Key = tuple[int, Part]
+"""A part of a value: the number of the value in the program, and the part."""
+Held = dict[Key, Array]
 
 
 @dataclass(frozen=True)
 class _Block:
-    """Whole nodes that a back end runs together. ``inputs`` and ``outputs`` are numbers of values in the program.
+    """Nodes that a back end runs together. ``program`` has the parts ``inputs`` as its inputs, in this order.
 
-    ``reshapes`` maps each result that is a reshape to the value in whose memory it lies. So no result is kept twice.
+    ``outputs`` maps each result to its name in the program. ``reshapes`` maps each result that is a reshape to the part
+    in whose memory it lies. So no result is kept twice.
     """
 
-    inputs: Sequence[int]
-    outputs: Sequence[int]
-    reshapes: Mapping[int, int]
+    inputs: Sequence[Key]
+    outputs: Mapping[Key, str]
+    reshapes: Mapping[Key, Key]
     program: Program
     compiled: Compiled
 
@@ -50,8 +53,7 @@ class _Pieces:
     task: Task
     place: int
     rows: Sequence[Array]
-    args: Sequence[int]
-    parts: Sequence[Part]
+    reads: Sequence[Key]
 
 
 class Member:
@@ -101,69 +103,73 @@ class Member:
         assert run.cut is not None, "a whole node is part of a block"
         place, count = run.machines.index(self.machine), self._plan.rows.machines
         task = task_of(self._program, run.offset, run.cut, count, self._seed)
-        args = self._program.nodes[run.offset].args
-        divisions = [run.cut.operand(index) for index in range(len(args))]
         return _Pieces(
             run=run,
             task=task,
             place=place,
             rows=[residue_rows(task.way.rows, other, count, task.inner) for other in range(count)],
-            args=args,
-            parts=[WHOLE if division is None else Part(division, place) for division in divisions],
+            reads=run.reads(self._program, self.machine),
         )
 
-    def _block(self, offsets: Sequence[int], needed: set[int]) -> _Block | None:
+    def _block(self, runs: Sequence[Run], needed: set[int]) -> _Block | None:
         """Return the block of some nodes whose results are ``needed`` later, or None if none of them is."""
         program, first = self._program, self._program.first_node
-        results = {first + offset for offset in offsets}
-        shared = {number: self._shared(number, results) for number in needed & results}
-        reshapes = {number: root for number, root in shared.items() if root != number}
-        outputs = sorted(set(shared.values()) & results)
-        wanted, kept = {*outputs, *reshapes.values()}, []
-        for offset in reversed(offsets):
-            if first + offset in wanted:
-                kept.append(offset)
-                wanted.update(program.nodes[offset].args)
+        made = {run.makes(program, self.machine): run for run in runs}
+        shared = {key: self._shared(key, made) for key in made if key[0] in needed}
+        reshapes = {key: root for key, root in shared.items() if root != key}
+        outputs = [key for key in made if key in shared.values()]
+        wanted, kept = {*outputs, *reshapes.values()}, list[Key]()
+        for key in reversed(made):
+            if key in wanted:
+                kept.append(key)
+                wanted.update(made[key].reads(program, self.machine))
         kept.reverse()
         if not kept and not reshapes:
             return None
-        own = {first + offset for offset in kept}
-        used = sorted({arg for offset in kept for arg in program.nodes[offset].args} - own)
-        constants = [number for number in used if len(program.inputs) <= number < first]
-        inputs = [number for number in used if number not in constants]
-        numbers = {old: new for new, old in enumerate([*inputs, *constants, *sorted(own)])}
-        made = make_program(
-            [TensorSpec(_name(number), program.types[number].dtype, program.types[number].shape) for number in inputs],
-            [program.constants[number - len(program.inputs)] for number in constants],
-            [_renumbered(program.nodes[offset], numbers) for offset in kept],
-            {_name(number): numbers[number] for number in outputs},
+        read = dict.fromkeys(key for own in kept for key in made[own].reads(program, self.machine))
+        used = sorted(read.keys() - set(kept), key=lambda key: (key[0], key[1].machine))
+        constants = [key for key in used if len(program.inputs) <= key[0] < first and key[1] == WHOLE]
+        inputs = [key for key in used if key not in constants]
+        numbers = {key: number for number, key in enumerate([*inputs, *constants, *kept])}
+        names = {key: _name(numbers[key]) for key in outputs}
+        types = [self._plan.type_of(*key) for key in inputs]
+        compiled = make_program(
+            [TensorSpec(_name(number), value.dtype, value.shape) for number, value in enumerate(types)],
+            [program.constants[number - len(program.inputs)] for number, _ in constants],
+            [self._node(made[key], numbers) for key in kept],
+            {name: numbers[key] for key, name in names.items()},
             _LIMITS,
         )
-        inputs += sorted({*reshapes.values()} - own - {*inputs})
+        inputs += [key for key in dict.fromkeys(reshapes.values()) if key not in numbers]
         return _Block(
             inputs=inputs,
-            outputs=outputs,
+            outputs=names,
             reshapes=reshapes,
-            program=made,
-            compiled=self._backend.compile(made, self._seed),
+            program=compiled,
+            compiled=self._backend.compile(compiled, self._seed),
         )
 
-    def _shared(self, number: int, results: Collection[int]) -> int:
-        """Return the value in whose memory a result of a block lies: another result, or an operand of the block."""
-        while number in results and self._roots[number] != number:
-            number = self._program.nodes[number - self._program.first_node].args[0]
-        return number
+    def _node(self, run: Run, numbers: Mapping[Key, int]) -> Node:
+        """Return a node, or a piece of one, as it is in a block."""
+        node, _, _ = self._plan.node_of(run, self.machine)
+        return replace(node, args=tuple(numbers[key] for key in run.reads(self._program, self.machine)))
+
+    def _shared(self, key: Key, made: Mapping[Key, Run]) -> Key:
+        """Return the part in whose memory a result of a block lies: another result, or an operand of the block."""
+        while key in made and self._roots[key[0]] != key[0]:
+            key = made[key].reads(self._program, self.machine)[0]
+        return key
 
     def _uses(self, entry: Send | _Block | _Pieces) -> set[int]:
         if isinstance(entry, Send):
             return {entry.value} if entry.source == self.machine else set()
-        return set(entry.inputs if isinstance(entry, _Block) else entry.args)
+        return {number for number, _ in (entry.inputs if isinstance(entry, _Block) else entry.reads)}
 
     def _results(self, entry: Send | _Block | _Pieces) -> set[int]:
         if isinstance(entry, Send):
             return {entry.value}
         if isinstance(entry, _Block):
-            return {*entry.outputs, *entry.reshapes}
+            return {number for number, _ in (*entry.outputs, *entry.reshapes)}
         return {self._program.first_node + entry.run.offset}
 
     def _last_uses(self) -> list[set[int]]:
@@ -197,7 +203,7 @@ class Member:
             elif entry.source == self.machine:
                 yield Out(entry.target, (self._part(held, entry.value, entry.part),))
             else:
-                (value,) = yield In(entry.source, forms_of_types([self._type(entry.value, entry.part)]))
+                (value,) = yield In(entry.source, forms_of_types([self._plan.type_of(entry.value, entry.part)]))
                 held[entry.value, entry.part] = value
                 del value
             for key in [key for key in held if key[0] in dead]:
@@ -205,18 +211,19 @@ class Member:
         return {name: self._part(held, program.outputs[name], WHOLE) for name in self.outputs}
 
     def _compute(self, held: Held, block: _Block) -> None:
-        given = {spec.name: self._part(held, int(spec.name[1:]), WHOLE) for spec in block.program.inputs}
+        specs = block.program.inputs
+        given = {spec.name: self._part(held, *key) for spec, key in zip(specs, block.inputs, strict=False)}
         found = block.compiled.run(given) if block.program.nodes else {}
-        for number in block.outputs:
-            held[number, WHOLE] = np.asarray(found[_name(number)])
-        for number, root in block.reshapes.items():
-            held[number, WHOLE] = self._part(held, root, WHOLE).reshape(self._program.types[number].shape)
+        for key, name in block.outputs.items():
+            held[key] = np.asarray(found[name])
+        for key, root in block.reshapes.items():
+            held[key] = self._part(held, *root).reshape(self._plan.type_of(*key).shape)
 
     def _take_part(self, held: Held, entry: _Pieces) -> Moves[None]:
         run, task = entry.run, entry.task
         assert run.cut is not None, "a whole node is part of a block"
         number = self._program.first_node + run.offset
-        operands = [self._part(held, arg, part) for arg, part in zip(entry.args, entry.parts, strict=True)]
+        operands = [self._part(held, *key) for key in entry.reads]
         own = Share(entry.rows[entry.place], tuple(operands))
         if not run.cut.has_exchange:
             with np.errstate(all="ignore"):
@@ -237,10 +244,6 @@ class Member:
                 given = yield Out(run.machines[move.to], move.message)
             else:
                 given = yield In(run.machines[move.source], move.forms)
-
-    def _type(self, number: int, part: Part) -> TensorType:
-        value = self._program.types[number]
-        return value if part.division is None else part.division.piece(value, part.machine, self._plan.rows.machines)
 
     def _part(self, own: Held, number: int, part: Part) -> Array:
         """Return a part of a value from what this machine has: the part, a piece of the whole, or the joined pieces."""
@@ -270,7 +273,3 @@ class Member:
 def _name(number: int) -> str:
     """Return the name of a value in a block."""
     return f"v{number}"
-
-
-def _renumbered(node: Node, numbers: Mapping[int, int]) -> Node:
-    return Node(node.op, tuple(numbers[arg] for arg in node.args), node.attrs)

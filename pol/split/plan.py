@@ -23,12 +23,13 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from heapq import heapify, heappop, heappush
 
-from pol.job.program import Program
+from pol.job.program import Node, Program
 from pol.split.borders import settle
 from pol.split.machine import Machine
 from pol.split.pieces import Division
 from pol.split.rows import Cut, Rows, batch_inputs, divide_rows
 from pol.split.stages import cut_layers, find_layers
+from pol.values import TensorType
 
 STATES = ("global.", "local.")
 PRODUCTS = frozenset({"matmul", "matmul_windows", "repeat"})
@@ -66,6 +67,25 @@ class Run:
     machines: tuple[int, ...]
     cut: Cut | None = None
     owner: int = 0
+
+    @property
+    def result(self) -> Division | None:
+        """The division of what each machine computes, or None if one machine or each of them gets the whole."""
+        return None if self.cut is None else self.cut.result
+
+    def reads(self, program: Program, machine: int) -> list[tuple[int, Part]]:
+        """Return the numbers of the operands, with the part of each that a machine needs."""
+        place, args = self.machines.index(machine), program.nodes[self.offset].args
+        divisions = [None if self.cut is None else self.cut.operand(index) for index in range(len(args))]
+        return [
+            (arg, WHOLE if division is None else Part(division, place))
+            for arg, division in zip(args, divisions, strict=True)
+        ]
+
+    def makes(self, program: Program, machine: int) -> tuple[int, Part]:
+        """Return the number of the result, with the part of it that a machine has afterwards without an exchange."""
+        part = WHOLE if self.result is None else Part(self.result, self.machines.index(machine))
+        return program.first_node + self.offset, part
 
 
 Action = Send | Run
@@ -109,6 +129,24 @@ class Plan:
     def used(self) -> tuple[int, ...]:
         """The machines that take part."""
         return tuple(machine for stage in self.stages for machine in stage)
+
+    def type_of(self, number: int, part: Part) -> TensorType:
+        """Return the type of a part of a value."""
+        value = self.program.types[number]
+        return value if part.division is None else part.division.piece(value, part.machine, self.rows.machines)
+
+    def node_of(self, run: Run, machine: int) -> tuple[Node, list[TensorType], TensorType]:
+        """Return the node that a machine computes, with the types of its operands and of its result.
+
+        A piece of a node is the same primitive on pieces of the operands. If the machines make an exchange, each of
+        them makes a partial of the whole result.
+        """
+        node = self.program.nodes[run.offset]
+        operands = [self.type_of(*read) for read in run.reads(self.program, machine)]
+        result = self.type_of(*run.makes(self.program, machine))
+        if run.cut is None:
+            return node, operands, result
+        return replace(node, attrs=run.cut.split.fit(node.attrs, run.cut.way, operands, result)), operands, result
 
     def starts_at(self, number: int) -> tuple[int, ...]:
         """Return the machines that have an input or a constant before the step."""

@@ -46,6 +46,11 @@ class Cut:
         """True if machines exchange partial results."""
         return self.split.exchange is not Exchange.NONE
 
+    @property
+    def is_compiled(self) -> bool:
+        """True if a piece is a node of its own, which any back end can compute."""
+        return not self.has_exchange and self.split.local is None
+
     def _division(self, axis: Axis | None) -> Division | None:
         return None if axis is None else Division(axis.dim, self.inner // axis.unit)
 

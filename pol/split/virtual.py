@@ -1,4 +1,4 @@
-"""Virtual machines in one process, which run a plan with the reference executor and count what they send.
+"""Virtual machines in one process, which run a plan, by default with the reference, and count what they send.
 
 Each machine has values of its own, and computes and sends only these. So a run also shows that the plan sends
 everything that is needed.
@@ -8,6 +8,7 @@ from collections import defaultdict, deque
 from collections.abc import Mapping
 from typing import TypeVar
 
+from pol.executor.interface import Backend
 from pol.executor.numpy_backend import NumpyBackend
 from pol.split.exchanges import In, Message, Moves, Out, forms_of
 from pol.split.member import Member
@@ -88,8 +89,10 @@ class VirtualLinks:
 class VirtualMachines:
     """The machines of a plan, with the links between them."""
 
-    def __init__(self, plan: Plan, seed: int, links: VirtualLinks | None = None) -> None:
-        backend = NumpyBackend()
+    def __init__(
+        self, plan: Plan, seed: int, links: VirtualLinks | None = None, backend: Backend | None = None
+    ) -> None:
+        backend = backend or NumpyBackend()
         self.links = links or VirtualLinks(len(plan.machines))
         self._members = [Member(plan, machine, seed, backend) for machine in plan.used]
 

@@ -19,11 +19,15 @@ from examples import char_gpt
 from pol.capture.build import build
 from pol.capture.graph.divisible import divisible
 from pol.errors import OutOfRange
+from pol.executor.interface import Backend
+from pol.executor.native_backend import NativeBackend
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.load import load_job
 from pol.job.program import Program, make_program
+from pol.native.library import load_library
 from pol.ops.splits import Exchange
 from pol.split import blocks
+from pol.split.blocks import entries_of
 from pol.split.borders import settle
 from pol.split.costs import best_plan, cost_of
 from pol.split.machine import Machine
@@ -52,14 +56,14 @@ def with_states(program: Program, rng: np.random.Generator) -> Program:
     return make_program(program.inputs, program.constants, program.nodes, outputs)
 
 
-def outcome(program: Program, inputs: Mapping[str, Array], plan: Plan | None) -> object:
+def outcome(program: Program, inputs: Mapping[str, Array], plan: Plan | None, backend: Backend | None = None) -> object:
     """The bits of all outputs, or that a row is out of range; of a plan only if its costs are those counted."""
     try:
         if plan is None:
             found = NumpyBackend().compile(program, SEED).run(inputs)
         else:
             assert {name: plan.ends_at[name] for name in plan.homes} == plan.homes
-            virtual = VirtualMachines(plan, SEED)
+            virtual = VirtualMachines(plan, SEED, backend=backend)
             found = virtual.run(inputs)
             cost = cost_of(plan)
             assert [own.sent for own in cost.machines] == virtual.links.sent
@@ -135,6 +139,35 @@ def test_a_step_of_the_gpt(shape: tuple[int, int]) -> None:
     inputs = inputs_of(program)
     assert outcome(program, inputs, plan) == outcome(program, inputs, None)
     assert len(plan.stages) == stages
+
+
+def test_pieces_are_compiled() -> None:
+    """No back end runs what is part of an exchange, or depends on its position in the whole. All else is in blocks."""
+    program = gpt_step()
+    plan = make_plan(program, machines(2), rows=2)
+    for machine in range(2):
+        runs = [a for a in plan.actions if isinstance(a, Run) and machine in a.machines]
+        entries = entries_of(plan, machine)
+        alone = [entry for entry in entries if isinstance(entry, Run)]
+        together = [run for entry in entries if isinstance(entry, list) for run in entry]
+        assert all(run.cut is not None and (run.cut.has_exchange or run.cut.split.local) for run in alone)
+        assert len(alone) + len(together) == len(runs)
+        assert sum(run.cut is not None for run in together) > 10 * len(alone)
+
+
+@pytest.mark.skipif(load_library() is None, reason="no native kernels")
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_pieces_on_native_kernels(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    program, inputs = shown(rng)
+    named = [spec.name for spec in program.inputs if spec.shape and spec.shape[0] > 1]
+    batch = [name for name in named if rng.random() < 0.6]
+    plan = make_plan(program, machines(2), rows=2, batch=batch)
+    library = load_library()
+    assert library is not None
+    native = NativeBackend(library, 1, bounded=False)
+    assert outcome(program, inputs, plan, native) == outcome(program, inputs, None)
 
 
 def test_nodes_that_combine_rows_exchange_partials() -> None:

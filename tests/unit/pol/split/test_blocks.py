@@ -79,7 +79,7 @@ def test_a_block_makes_and_uses_up_few_bytes(machines: int) -> None:
     plan = plan_of(program, machines)
     for machine in range(machines):
         entries = entries_of(plan, machine)
-        own = [entry for entry in entries if isinstance(entry, list)]
+        own = [[run.offset for run in entry] for entry in entries if isinstance(entry, list)]
         found = sorted(offset for block in own for offset in block)
         runs = [a for a in plan.actions if isinstance(a, Run) and machine in a.machines]
         assert found == sorted(run.offset for run in runs)
@@ -115,10 +115,10 @@ def test_a_view_is_in_the_block_that_reads_it() -> None:
     program = builder.build()
     for block in entries_of(plan_of(program), 0):
         assert isinstance(block, list)
-        for offset in block:
-            number = program.first_node + offset
-            if program.nodes[offset].op in VIEWS:
-                assert any(number in program.nodes[reader].args for reader in block)
+        for run in block:
+            number = program.first_node + run.offset
+            if program.nodes[run.offset].op in VIEWS:
+                assert any(number in program.nodes[reader.offset].args for reader in block)
 
 
 @pytest.mark.usefixtures("small")
