@@ -24,6 +24,7 @@ from pol.ops.primitive import (
     Traffic,
     refuse,
 )
+from pol.ops.splits import Split, Way
 from pol.values import TensorSpec, TensorType
 
 CARRY, SEQUENCE, CONSTANT, STACKED = "carry", "sequence", "constant", "stacked"
@@ -146,6 +147,11 @@ def _turn_size(operands: Operands, attributes: Attributes, result: TensorType) -
     return 2 * _carried_size(body) + body.inner_size
 
 
+def _none(operands: Operands, attributes: Attributes, result: TensorType) -> tuple[Way, ...]:
+    """Return no way: the result is a list of several parts, which no axis describes. The body shows its rows."""
+    return ()
+
+
 _ATTRIBUTES = {
     "body": Attribute("program"),
     "count": Attribute("int", 1, MAX_TURNS),
@@ -165,6 +171,7 @@ REPEAT = (
         more=_turns_work,
         more_scratch=_turn_size,
         in_order=True,
+        splits=(Split("rows that each node of the body keeps apart in every turn", _none),),
     ),
 )
 """The primitive ``repeat``."""

@@ -44,10 +44,14 @@ class Exchange(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Axis:
-    """A dimension of a value that holds the rows of a way. One index of the dimension holds ``unit`` rows."""
+    """A dimension of a value that holds the rows of a way. One index of the dimension holds ``unit`` rows.
+
+    The dimension holds all rows ``outer`` times, one time after another, such as once per time step.
+    """
 
     dim: int
     unit: int = 1
+    outer: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,9 +128,10 @@ def matching_dims(is_kept: Callable[[Operands, Attributes, int], bool]) -> Ways:
 
 
 def equal_rows(operands: Operands, attributes: Attributes, result: TensorType) -> Iterator[Way]:
-    """Yield the pairs of a dimension of the operand and one of the reshaped result that end at the same element.
+    """Yield the pairs of a dimension of the operand and one of the reshaped result of which one repeats the other.
 
-    Their rows are the elements from one index of the smaller of the two dimensions to the next.
+    Their rows are the elements from one index of the smaller of the two steps to the next. The longer one holds the
+    rows once or several times.
     """
     (operand,) = operands
     if not operand.elements:
@@ -134,10 +139,13 @@ def equal_rows(operands: Operands, attributes: Attributes, result: TensorType) -
     for dim, size in enumerate(operand.shape):
         for other, target in enumerate(result.shape):
             step, pace = prod(operand.shape[dim + 1 :]), prod(result.shape[other + 1 :])
-            if size > 1 and target > 1 and step * size == pace * target:
-                least = min(step, pace)
-                if step % least == 0 and pace % least == 0:
-                    yield Way(step * size // least, (Axis(dim, step // least),), Axis(other, pace // least))
+            if size < 2 or target < 2:
+                continue
+            own, its = step * size, pace * target
+            end, least = min(own, its), min(step, pace)
+            if step % least == pace % least == end % step == end % pace == own % end == its % end == 0:
+                axis = Axis(dim, step // least, own // end)
+                yield Way(end // least, (axis,), Axis(other, pace // least, its // end))
 
 
 def resized(attributes: Attributes, way: Way, operands: Operands, result: TensorType) -> Attributes:

@@ -13,10 +13,11 @@ from domain.amount import ceil_div
 from domain.readable import Readable
 from pol.job.program import Program
 from pol.ops.table import PRIMITIVES
+from pol.split.cuts import Cut
 from pol.split.exchanges import COLLECTIVES
 from pol.split.machine import Machine
 from pol.split.plan import WHOLE, Part, Plan, Run, Send, make_plan, shapes
-from pol.split.rows import Cut, task_of
+from pol.split.rows import task_of
 
 LIBRARIES_SIZE: Final = 96 * 2**20
 """Bytes that a process needs for the interpreter and its libraries before it trains."""

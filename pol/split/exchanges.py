@@ -25,7 +25,7 @@ from pol.ops.shape import outside
 from pol.ops.splits import Axis, Exchange, Split, Way
 from pol.ops.table import PRIMITIVES
 from pol.ops.windows import WindowColumns
-from pol.split.pieces import join, positions_of, with_size
+from pol.split.pieces import join, positions_of, residue_rows, with_size
 from pol.state.arrays import NUMPY_DTYPES, Array, dtype_name
 from pol.values import ITEM_SIZE, TensorType
 
@@ -83,7 +83,8 @@ def forms_of_types(types: Sequence[TensorType]) -> Forms:
 class Task:
     """A node that is divided: its primitive and site, and the way.
 
-    ``inner`` is the number of neighbouring rows that stay together, and ``machines`` is the number of machines.
+    ``inner`` is the number of neighbouring rows that stay together, and ``machines`` is the number of machines. The
+    rows are ``outer`` equal parts, which are divided alike.
     """
 
     op: str
@@ -92,6 +93,13 @@ class Task:
     way: Way
     inner: int
     machines: int
+    outer: int = 1
+
+    @property
+    def rows(self) -> list[Array]:
+        """The rows of each machine."""
+        each = range(self.machines)
+        return [residue_rows(self.way.rows, machine, self.machines, self.inner, self.outer) for machine in each]
 
 
 @dataclass(frozen=True)
@@ -107,7 +115,7 @@ def piece_site(task: Task, share: Share) -> Site:
     operands = tuple(TensorType(dtype_name(value, task.op), value.shape) for value in share.operands)
     result, axis = task.site.result, task.way.result
     if axis is not None:
-        result = with_size(result, axis.dim, len(positions_of(axis, share.rows)))
+        result = with_size(result, axis.dim, len(positions_of(axis, share.rows, task.way)))
     attrs = task.split.fit(task.site.attrs, task.way, operands, result)
     return replace(task.site, attrs=attrs, operands=operands, result=result)
 
@@ -117,7 +125,7 @@ def compute_piece(task: Task, share: Share) -> Array:
     axis = task.way.result
     assert axis is not None, "a result without an axis needs an exchange"
     if task.split.local is not None:
-        function = task.split.local(task.site, axis, positions_of(axis, share.rows))
+        function = task.split.local(task.site, axis, positions_of(axis, share.rows, task.way))
         return np.asarray(function(*share.operands), order="C")
     return _reference(task, share)
 
@@ -161,7 +169,7 @@ def _gather(place: int, own: Message, forms: Sequence[Forms]) -> Moves[list[Mess
 def piece_types(task: Task, rows: Array) -> list[TensorType]:
     """Return the types of the pieces of the operands at a machine with these rows."""
     return [
-        value if axis is None else with_size(value, axis.dim, len(positions_of(axis, rows)))
+        value if axis is None else with_size(value, axis.dim, len(positions_of(axis, rows, task.way)))
         for value, axis in zip(task.site.operands, task.way.operands, strict=True)
     ]
 
@@ -371,7 +379,7 @@ def _in_order(task: Task, rows: Sequence[Array], own: Share, agreed: Message, pa
     maker = PRIMITIVES[task.op].reference
     assert maker is not None, "add_rows has a reference"
     index, values = (
-        join([part[number] for part in partials], axis.dim, [positions_of(axis, theirs) for theirs in rows])
+        join([part[number] for part in partials], axis.dim, [positions_of(axis, theirs, task.way) for theirs in rows])
         for number, axis in enumerate(task.way.operands)
         if isinstance(axis, Axis)
     )

@@ -17,7 +17,7 @@ from pol.job.program import Node, Program, make_program
 from pol.limits import LIMITS
 from pol.split.blocks import entries_of
 from pol.split.exchanges import In, Message, Moves, Out, Share, Task, compute_piece, forms_of_types, take_part
-from pol.split.pieces import Division, cut, join, residue_rows
+from pol.split.pieces import Divided, cut, join
 from pol.split.plan import WHOLE, Part, Plan, Run, Send
 from pol.split.rows import task_of
 from pol.state.arrays import Array, array_from_bytes
@@ -107,7 +107,7 @@ class Member:
             run=run,
             task=task,
             place=place,
-            rows=[residue_rows(task.way.rows, other, count, task.inner) for other in range(count)],
+            rows=task.rows,
             reads=run.reads(self._program, self.machine),
         )
 
@@ -266,7 +266,7 @@ class Member:
         pieces = [own[number, Part(division, machine)] for machine in machines]
         return join(pieces, division.dim, [self._positions(number, division, machine) for machine in machines])
 
-    def _positions(self, number: int, division: Division, machine: int) -> Array:
+    def _positions(self, number: int, division: Divided, machine: int) -> Array:
         return division.positions(self._program.types[number], machine, self._plan.rows.machines)
 
 

@@ -25,9 +25,10 @@ from heapq import heapify, heappop, heappush
 
 from pol.job.program import Node, Program
 from pol.split.borders import settle
+from pol.split.cuts import Cut
 from pol.split.machine import Machine
-from pol.split.pieces import Division
-from pol.split.rows import Cut, Rows, batch_inputs, divide_rows
+from pol.split.pieces import Divided
+from pol.split.rows import Rows, batch_inputs, divide_rows
 from pol.split.stages import cut_layers, find_layers
 from pol.values import TensorType
 
@@ -39,7 +40,7 @@ PRODUCTS = frozenset({"matmul", "matmul_windows", "repeat"})
 class Part:
     """A part of a value: the piece of one machine of a stage, or the whole if ``division`` is None."""
 
-    division: Division | None = None
+    division: Divided | None = None
     machine: int = 0
 
 
@@ -69,7 +70,7 @@ class Run:
     owner: int = 0
 
     @property
-    def result(self) -> Division | None:
+    def result(self) -> Divided | None:
         """The division of what each machine computes, or None if one machine or each of them gets the whole."""
         return None if self.cut is None else self.cut.result
 
@@ -146,7 +147,9 @@ class Plan:
         result = self.type_of(*run.makes(self.program, machine))
         if run.cut is None:
             return node, operands, result
-        return replace(node, attrs=run.cut.split.fit(node.attrs, run.cut.way, operands, result)), operands, result
+        place = run.machines.index(machine)
+        attrs = run.cut.attrs(node, operands, result, place, self.rows.machines)
+        return replace(node, attrs=attrs), operands, result
 
     def starts_at(self, number: int) -> tuple[int, ...]:
         """Return the machines that have an input or a constant before the step."""
@@ -466,7 +469,8 @@ class _Planner:
                 self._parts[number][owner] = {WHOLE}
                 continue
             for place, machine in enumerate(machines):
-                part = WHOLE if cut is None else Part(cut.result, place)
+                division = None if cut is None else cut.result
+                part = WHOLE if division is None else Part(division, place)
                 self._parts[number].setdefault(machine, set()).add(part)
 
     def _bring_whole(self, number: int, machine: int) -> None:

@@ -8,12 +8,12 @@ is taken. Values that all readers need in pieces are then computed in pieces, ba
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-from pol.job.program import Node, Program
+from pol.job.program import Program
 from pol.ops.primitive import Site
-from pol.ops.splits import Axis, Exchange, Pieces, Split, Way
-from pol.ops.table import PRIMITIVES
+from pol.split.cuts import Cut, fitting, giving
 from pol.split.exchanges import COLLECTIVES, Task
-from pol.split.pieces import Division
+from pol.split.pieces import Divided, Division, Sections
+from pol.split.turns import divide_turns, take_section
 from pol.values import TensorType
 
 BATCH = "batch."
@@ -24,37 +24,6 @@ def batch_inputs(program: Program) -> frozenset[str]:
     return frozenset(spec.name for spec in program.inputs if spec.name.startswith(BATCH))
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
-    """The division of a node: a way of its column, and the number of neighbouring rows that stay together."""
-
-    split: Split
-    way: Way
-    inner: int
-
-    def operand(self, index: int) -> Division | None:
-        """Return the division of an operand, or None if every machine needs the whole."""
-        return self._division(self.way.operands[index])
-
-    @property
-    def result(self) -> Division | None:
-        """The division of the result, or None if an exchange gives the whole to one machine."""
-        return self._division(self.way.result)
-
-    @property
-    def has_exchange(self) -> bool:
-        """True if machines exchange partial results."""
-        return self.split.exchange is not Exchange.NONE
-
-    @property
-    def is_compiled(self) -> bool:
-        """True if a piece is a node of its own, which any back end can compute."""
-        return not self.has_exchange and self.split.local is None
-
-    def _division(self, axis: Axis | None) -> Division | None:
-        return None if axis is None else Division(axis.dim, self.inner // axis.unit)
-
-
 @dataclass(frozen=True)
 class Rows:
     """The division of a program among ``machines``: the cut of each node, or None for a whole node."""
@@ -63,7 +32,7 @@ class Rows:
     divided_inputs: frozenset[int]
     cuts: tuple[Cut | None, ...]
 
-    def division(self, program: Program, number: int) -> Division | None:
+    def division(self, program: Program, number: int) -> Divided | None:
         """Return the division of a value as it is computed, or None if it is whole."""
         if number < program.first_node:
             return Division(0) if number in self.divided_inputs else None
@@ -82,7 +51,9 @@ def task_of(program: Program, offset: int, cut: Cut, machines: int, seed: int = 
     node = program.nodes[offset]
     operands = tuple(program.types[arg] for arg in node.args)
     site = Site(attrs=node.attrs, operands=operands, result=program.types[program.first_node + offset], seed=seed)
-    return Task(op=node.op, site=site, split=cut.split, way=cut.way, inner=cut.inner, machines=machines)
+    return Task(
+        op=node.op, site=site, split=cut.split, way=cut.way, inner=cut.inner, machines=machines, outer=cut.outer
+    )
 
 
 def divide_rows(program: Program, machines: int, batch: Collection[str], is_given: Sequence[bool]) -> Rows:
@@ -96,7 +67,7 @@ def divide_rows(program: Program, machines: int, batch: Collection[str], is_give
         for number, spec in enumerate(program.inputs)
         if machines > 1 and spec.name in batch and spec.shape and spec.shape[0] >= machines
     )
-    known: list[Division | None] = [Division(0) if number in inputs else None for number in range(program.first_node)]
+    known: list[Divided | None] = [Division(0) if number in inputs else None for number in range(program.first_node)]
     cuts: list[Cut | None] = []
     for offset in range(len(program.nodes)):
         cut = _cheapest(program, offset, [known[arg] for arg in program.nodes[offset].args], machines)
@@ -116,12 +87,13 @@ def follow_rows(program: Program, batch: Collection[str]) -> list[Division | Non
     ] + [None] * len(program.constants)
     for offset, node in enumerate(program.nodes):
         wanted = [known[arg] for arg in node.args]
-        cuts = _fitting(program, offset, wanted, 2) if any(wanted) else iter(())
-        known.append(next((cut.result for cut in cuts if not cut.has_exchange), None))
+        cuts = fitting(program, offset, wanted, 2) if any(wanted) else iter(())
+        found = (cut.result for cut in cuts if not cut.has_exchange)
+        known.append(next((own for own in found if isinstance(own, Division) and own.outer == 1), None))
     return known
 
 
-def _cheapest(program: Program, offset: int, known: Sequence[Division | None], machines: int) -> Cut | None:
+def _cheapest(program: Program, offset: int, known: Sequence[Divided | None], machines: int) -> Cut | None:
     """Return the cut of a node that needs the fewest bytes, or None if that is the whole node."""
     node = program.nodes[offset]
     types = [program.types[arg] for arg in node.args]
@@ -134,7 +106,7 @@ def _cheapest(program: Program, offset: int, known: Sequence[Division | None], m
     for dropped in range(len(divided)):
         gathered = divided[:dropped]
         wanted = [None if arg in gathered else division for arg, division in zip(node.args, known, strict=True)]
-        for cut in _fitting(program, offset, wanted, machines):
+        for cut in _cuts(program, offset, wanted, machines):
             cost = machines * sum(program.types[arg].size for arg in gathered)
             if cut.has_exchange:
                 pieces = [_piece(value, cut.operand(index), 0, machines) for index, value in enumerate(types)]
@@ -144,56 +116,42 @@ def _cheapest(program: Program, offset: int, known: Sequence[Division | None], m
     return best[1]
 
 
-def _piece(value: TensorType, division: Division | None, machine: int, machines: int) -> TensorType:
+def _cuts(program: Program, offset: int, wanted: Sequence[Divided | None], machines: int) -> Iterator[Cut]:
+    """Yield the cuts in which all operands that are divided as ``wanted`` stay so."""
+    node = program.nodes[offset]
+    plain = [None if isinstance(division, Sections) else division for division in wanted]
+    if any(isinstance(division, Sections) for division in wanted):
+        section = take_section(program, offset, wanted)
+        yield from () if section is None else (section,)
+    elif node.op == "repeat":
+        turns = divide_turns(node, plain, machines)
+        yield from () if turns is None else (turns,)
+    else:
+        yield from fitting(program, offset, plain, machines)
+
+
+def _piece(value: TensorType, division: Divided | None, machine: int, machines: int) -> TensorType:
     return value if division is None else division.piece(value, machine, machines)
-
-
-def _fitting(program: Program, offset: int, wanted: Sequence[Division | None], machines: int) -> Iterator[Cut]:
-    """Yield the cuts in which all operands that are divided as ``wanted`` stay so. Other operands are whole, and a
-    machine can take its piece of them.
-    """
-    for split, way in _ways(program, offset):
-        inners = {
-            division.inner * axis.unit if axis is not None and axis.dim == division.dim else 0
-            for axis, division in zip(way.operands, wanted, strict=True)
-            if division is not None
-        }
-        if len(inners) == 1 and _is_possible(split, way, inner := inners.pop(), machines):
-            yield Cut(split, way, inner)
-
-
-def _ways(program: Program, offset: int) -> Iterator[tuple[Split, Way]]:
-    node: Node = program.nodes[offset]
-    operands = [program.types[arg] for arg in node.args]
-    for split in PRIMITIVES[node.op].splits:
-        for way in split.ways(operands, node.attrs, program.types[program.first_node + offset]):
-            yield split, way
-
-
-def _is_possible(split: Split, way: Way, inner: int, machines: int) -> bool:
-    """Return whether blocks of ``inner`` rows can be divided by residues, at least one block per machine."""
-    axes = [axis for axis in (*way.operands, way.result) if axis is not None]
-    if inner < 1 or way.rows % inner or any(inner % axis.unit for axis in axes) or way.rows // inner < machines:
-        return False
-    return split.pieces is Pieces.ANY or inner & (inner - 1) == 0
 
 
 def _narrow(
     program: Program,
     machines: int,
     cuts: list[Cut | None],
-    known: list[Division | None],
+    known: list[Divided | None],
     is_given: Sequence[bool],
 ) -> None:
     """Divide whole nodes whose readers all need the same pieces, from the last node to the first."""
     outputs = set(program.outputs.values())
-    readers: list[set[Division | None]] = [set() for _ in program.types]
+    readers: list[set[Divided | None]] = [set() for _ in program.types]
     for offset in reversed(range(len(program.nodes))):
         number = program.first_node + offset
         node, cut = program.nodes[offset], cuts[offset]
         if known[number] is None and number not in outputs and len(readers[number]) == 1:
             (wanted,) = readers[number]
-            narrowed = None if wanted is None else _narrowed(program, offset, wanted, machines, known, is_given[number])
+            narrowed = None
+            if isinstance(wanted, Division):
+                narrowed = _narrowed(program, offset, wanted, machines, known, is_given[number])
             if narrowed is not None:
                 cuts[offset] = cut = narrowed
                 known[number] = narrowed.result
@@ -202,18 +160,11 @@ def _narrow(
 
 
 def _narrowed(
-    program: Program, offset: int, wanted: Division, machines: int, known: Sequence[Division | None], is_given: bool
+    program: Program, offset: int, wanted: Division, machines: int, known: Sequence[Divided | None], is_given: bool
 ) -> Cut | None:
     """Return the cut that gives the result in the pieces that readers need, or None if more bytes would be sent."""
     args = program.nodes[offset].args
-    for split, way in _ways(program, offset):
-        axis = way.result
-        if axis is None or axis.dim != wanted.dim:
-            continue
-        inner = wanted.inner * axis.unit
-        if not _is_possible(split, way, inner, machines):
-            continue
-        cut = Cut(split, way, inner)
+    for cut in giving(program, offset, wanted, machines):
         sent = 0
         for index, arg in enumerate(args):
             needed = cut.operand(index)

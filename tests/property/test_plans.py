@@ -23,7 +23,7 @@ from pol.executor.interface import Backend
 from pol.executor.native_backend import NativeBackend
 from pol.executor.numpy_backend import NumpyBackend
 from pol.job.load import load_job
-from pol.job.program import Program, make_program
+from pol.job.program import Program, ProgramBuilder, make_program
 from pol.native.library import load_library
 from pol.ops.splits import Exchange
 from pol.split import blocks
@@ -153,6 +153,24 @@ def test_pieces_are_compiled() -> None:
         assert all(run.cut is not None and (run.cut.has_exchange or run.cut.split.local) for run in alone)
         assert len(alone) + len(together) == len(runs)
         assert sum(run.cut is not None for run in together) > 10 * len(alone)
+
+
+@pytest.mark.parametrize("rows", [2, 4])
+def test_pieces_that_depend_on_their_positions(rows: int) -> None:
+    """Each machine draws the random numbers of its own rows, and counts from the first of them."""
+    builder = ProgramBuilder()
+    x = builder.input("batch.x", "f32", (6, 3))
+    step = builder.input("step", "i64", ())
+    drawn = builder.node("uniform", step, shape=(6, 3), site=5)
+    numbers = builder.node("reshape", builder.node("iota", size=6), shape=(6, 1))
+    counted = builder.node("mul", x, builder.node("cast", numbers, dtype="f32"))
+    builder.output("metric.found", builder.node("mul", counted, drawn))
+    program = builder.build()
+    inputs = {"batch.x": np.ones((6, 3), np.float32), "step": np.array(3)}
+    plan = make_plan(program, machines(rows), rows=rows)
+    runs = [action for action in plan.actions if isinstance(action, Run) and action.cut is not None]
+    assert {program.nodes[run.offset].op for run in runs} >= {"uniform", "iota", "mul"}
+    assert outcome(program, inputs, plan) == outcome(program, inputs, None)
 
 
 @pytest.mark.skipif(load_library() is None, reason="no native kernels")

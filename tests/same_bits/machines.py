@@ -18,6 +18,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from unittest.mock import patch
 
+import torch
+
 from assay import JobSpec
 from domain.errors import Expected
 from examples import char_gpt, lstm, vision
@@ -113,10 +115,28 @@ def _lora() -> JobSpec:
     return replace(whole, name="lora", model=get_peft_model(whole.model, config))
 
 
+class _Recurrent(torch.nn.Module):
+    """The layer of LSTM cells of torch, which is one loop in a program, and scores of its last state."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cells = torch.nn.LSTM(lstm.COLUMNS, lstm.WIDTH, batch_first=True)
+        self.score = torch.nn.Linear(lstm.WIDTH, lstm.CLASSES)
+
+    def forward(self, images: torch.Tensor) -> torch.Tensor:
+        scores: torch.Tensor = self.score(self.cells(images)[0][:, -1])
+        return scores
+
+
+def _recurrent() -> JobSpec:
+    return replace(lstm.job(), name="recurrent", model=_Recurrent())
+
+
 JOBS: Mapping[str, Callable[[], JobSpec]] = {
     "char-gpt": char_gpt.job,
     "resnet": vision.job,
     "lstm": lstm.job,
+    "recurrent": _recurrent,
     "lora": _lora,
 }
 """The jobs by name."""
@@ -125,6 +145,7 @@ JOBS: Mapping[str, Callable[[], JobSpec]] = {
 _REAL = (
     MachineRow("char-gpt", 2, 2, 1, real=True),
     MachineRow("lstm", 2, 1, 2, real=True),
+    MachineRow("recurrent", 2, 1, 2, real=True),
     MachineRow("lora", 3, 3, 1, lost=True, real=True),
     MachineRow("resnet", 4, 2, 2, real=True),
     MachineRow("char-gpt", 4, 1, 4, lost=True, real=True),

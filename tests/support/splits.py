@@ -62,7 +62,7 @@ def in_pieces(task: Task, operands: Sequence[Array], rows: Sequence[Array]) -> t
     shares = []
     for own in rows:
         operands_there = [
-            value if axis is None else cut(value, axis.dim, positions_of(axis, own))
+            value if axis is None else cut(value, axis.dim, positions_of(axis, own, task.way))
             for value, axis in zip(operands, task.way.operands, strict=True)
         ]
         shares.append(Share(own, tuple(operands_there)))
@@ -78,7 +78,7 @@ def in_pieces(task: Task, operands: Sequence[Array], rows: Sequence[Array]) -> t
             pieces = [compute_piece(task, share) for share in shares]
     except OutOfRange:
         return None, sum(links.sent)
-    return bits(join(pieces, axis.dim, [positions_of(axis, own) for own in rows])), 0
+    return bits(join(pieces, axis.dim, [positions_of(axis, own, task.way) for own in rows])), 0
 
 
 def differences(op: str, operands: Sequence[Array], attrs: dict[str, object], rng: np.random.Generator) -> list[str]:

@@ -5,6 +5,7 @@ from tests.mutants.tests import DIVISIBLE, SPLITS
 
 _BLOCKS = "tests/unit/pol/split/test_blocks.py::test_"
 _PLANS = "tests/property/test_plans.py::test_"
+_TURNS = "tests/property/test_turns.py::test_"
 
 MUTANTS = (
     Mutant(
@@ -19,7 +20,7 @@ MUTANTS = (
         "split-halves",
         "machines get contiguous rows of a sum",
         "pol/split/pieces.py",
-        "numbers // inner % machines == machine",
+        "numbers % max(1, rows // outer) // inner % machines == machine",
         "numbers * machines // max(rows, 1) == machine",
         (f"{SPLITS}sums_over_batch_and_time",),
     ),
@@ -34,8 +35,8 @@ MUTANTS = (
     Mutant(
         "plan-any-block",
         "a plan divides a sum in blocks whose size is no power of two",
-        "pol/split/rows.py",
-        "return split.pieces is Pieces.ANY or inner & (inner - 1) == 0",
+        "pol/split/cuts.py",
+        "return split.pieces is Pieces.ANY or (outer == 1 and inner & (inner - 1) == 0)",
         "return True",
         (f"{DIVISIBLE}rows_and_times_that_are_one_dimension_are_parted",),
     ),
@@ -131,8 +132,9 @@ MUTANTS = (
         "plan-wrong-piece",
         "machines of a later stage swap their pieces",
         "pol/split/plan.py",
-        "part = WHOLE if cut is None else Part(cut.result, place)",
-        "part = WHOLE if cut is None else Part(cut.result, len(machines) - 1 - place)",
+        "                part = WHOLE if division is None else Part(division, place)\n                self._parts",
+        "                part = WHOLE if division is None else Part(division, len(machines) - 1 - place)\n"
+        "                self._parts",
         (f"{_PLANS}a_step_of_the_gpt",),
     ),
     Mutant(
@@ -160,17 +162,65 @@ MUTANTS = (
         (f"{_BLOCKS}a_block_that_only_reads_ends_too",),
     ),
     Mutant(
+        "turns-carry",
+        "a carried value may be divided before a turn and whole after it",
+        "pol/split/turns.py",
+        "                for one, other in (pair, pair[::-1]):",
+        "                for one, other in ((0, 0),):",
+        (f"{_TURNS}random_loops",),
+    ),
+    Mutant(
+        "turns-section",
+        "a machine takes a stack from where it is in the whole list",
+        "pol/split/turns.py",
+        "begins = self.sections.begins(place, machines)",
+        "begins = self.sections.begins(0, 1)",
+        (f"{_TURNS}random_loops",),
+    ),
+    Mutant(
+        "turns-exchange",
+        "a loop whose turns need an exchange is divided",
+        "pol/split/turns.py",
+        "return [cut for cut in found if cut.is_compiled and result in (None, cut.result)]",
+        "return [cut for cut in found if result in (None, cut.result)]",
+        (f"{_TURNS}a_loop_that_combines_rows_stays_whole",),
+    ),
+    Mutant(
+        "turns-odd-slice",
+        "a slice across two stacks is taken from a machine's own piece",
+        "pol/split/turns.py",
+        'if (node.attrs["starts"], node.attrs["stops"]) == ((begin,), (begin + size,)) and size:',
+        "if size:",
+        (f"{_TURNS}a_loop_that_combines_rows_stays_whole", f"{_TURNS}random_loops"),
+    ),
+    Mutant(
+        "turns-sum-of-times",
+        "an FP32 sum over times and rows in one dimension is added branch by branch",
+        "pol/split/cuts.py",
+        "(outer == 1 and inner & (inner - 1) == 0)",
+        "(inner & (inner - 1) == 0)",
+        (f"{_TURNS}a_step_of_an_lstm",),
+    ),
+    Mutant(
+        "turns-rows-of-times",
+        "rows of several times are counted on from time to time",
+        "pol/split/pieces.py",
+        "numbers % max(1, rows // outer) // inner % machines == machine",
+        "numbers // inner % machines == machine",
+        (f"{_TURNS}random_loops", f"{_TURNS}a_step_of_an_lstm"),
+    ),
+    Mutant(
         "block-alone",
         "a back end computes pieces that depend on their position in the whole",
-        "pol/split/rows.py",
+        "pol/split/cuts.py",
         "return not self.has_exchange and self.split.local is None",
         "return not self.has_exchange",
-        (f"{_PLANS}random_programs", f"{_PLANS}pieces_are_compiled"),
+        (f"{_PLANS}pieces_that_depend_on_their_positions",),
     ),
     Mutant(
         "block-not-compiled",
         "pieces are computed node by node",
-        "pol/split/rows.py",
+        "pol/split/cuts.py",
         "return not self.has_exchange and self.split.local is None",
         "return False",
         (f"{_PLANS}pieces_are_compiled",),
