@@ -61,7 +61,7 @@ def fitting(program: Program, offset: int, wanted: Sequence[Division | None], ma
         if len(blocks) == 1:
             inner, outer = blocks.pop()
             if is_possible(split, way, inner, outer, machines):
-                yield Cut(split, way, inner, outer)
+                yield Cut(split=split, way=way, inner=inner, outer=outer)
 
 
 def giving(program: Program, offset: int, wanted: Division, machines: int) -> Iterator[Cut]:
@@ -70,7 +70,7 @@ def giving(program: Program, offset: int, wanted: Division, machines: int) -> It
         if way.result is not None:
             inner, outer = _block(wanted, way.result)
             if is_possible(split, way, inner, outer, machines):
-                yield Cut(split, way, inner, outer)
+                yield Cut(split=split, way=way, inner=inner, outer=outer)
 
 
 def _block(division: Division, axis: Axis | None) -> tuple[int, int]:

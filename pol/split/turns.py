@@ -79,7 +79,7 @@ def take_section(program: Program, offset: int, wanted: Sequence[Divided | None]
     begin = 0
     for number, (size, _) in enumerate(sections.parts):
         if (node.attrs["starts"], node.attrs["stops"]) == ((begin,), (begin + size,)) and size:
-            return Section(_split("slice"), _ALONE, 1, 1, sections, number)
+            return Section(split=_split("slice"), way=_ALONE, inner=1, outer=1, sections=sections, number=number)
         begin += size
     return None
 
@@ -113,7 +113,15 @@ def divide_turns(node: Node, wanted: Sequence[Division | None], machines: int) -
         Division(own.dim + 1, own.inner, own.outer) if own is not None and spec.name.startswith(SEQUENCE) else own
         for spec, own in zip(body.inputs, found.known, strict=False)
     ]
-    return Turns(_split("repeat"), _ALONE, 1, 1, tuple(operands), tuple(found.cuts), Sections(tuple(parts)))
+    return Turns(
+        split=_split("repeat"),
+        way=_ALONE,
+        inner=1,
+        outer=1,
+        operands=tuple(operands),
+        cuts=tuple(found.cuts),
+        sections=Sections(tuple(parts)),
+    )
 
 
 def _split(op: str) -> Split:
