@@ -39,8 +39,8 @@ NAME = "tps"
 CHAIN_ID = "assay-bench-1"
 ACCOUNTS = 1_000
 COINS = 10**12
-WINDOW = 5_000
-"""Most transactions under way: fewer than the half of a mempool beyond which a node of Assay accepts only duties."""
+WINDOW = 1_000
+"""Most transactions under way, some blocks' worth: those that wait longer are checked again after each block."""
 BATCH = 10  # the most calls that CometBFT takes in one request
 SECONDS = 10.0
 REPEATS = 3
