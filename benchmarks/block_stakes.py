@@ -42,10 +42,25 @@ def stakes() -> list[Row]:
     many("delegations that grow", lambda person, operator: MsgDelegate(person, operator, _STAKE))
     many("rewards", MsgWithdrawDelegatorReward)
     next_of = dict(zip(_OPERATORS, [*_OPERATORS[1:], _OPERATORS[0]], strict=True))
-    many("redelegations", lambda person, operator: MsgBeginRedelegate(person, operator, next_of[operator], _PART))
+
+    def move(person: str, operator: str) -> Message:
+        return MsgBeginRedelegate(
+            delegator_address=person,
+            validator_src_address=operator,
+            validator_dst_address=next_of[operator],
+            amount=_PART,
+        )
+
+    many("redelegations", move)
     many("undelegations", lambda person, operator: MsgUndelegate(person, operator, _PART))
     height, proposer = net.turn
-    fault = Misbehaviour(MisbehaviourKind.DUPLICATE_VOTE, proposer, height - 1, net.time_ns, 10**7)
+    fault = Misbehaviour(
+        kind=MisbehaviourKind.DUPLICATE_VOTE,
+        validator=proposer,
+        height=height - 1,
+        time_ns=net.time_ns,
+        power=10**7,
+    )
     rows += net.measured("a slash", [], misbehaviours=(fault,))
     rows += net.measured("a slash, the block after", [])
     for _ in range(5):
@@ -70,7 +85,11 @@ def votes() -> list[Row]:
         net.block(*[proposal] * 10, seconds=0)
     net.paid = 0
     options = cycle(VoteOption)
-    ballots = [MsgVote(number, person, next(options), "") for number in range(1, 21) for person in _PEOPLE]
+    ballots = [
+        MsgVote(proposal_id=number, voter=person, option=next(options), metadata="")
+        for number in range(1, 21)
+        for person in _PEOPLE
+    ]
     rows = net.measured("votes", [net.estimated(ballot) for ballot in ballots[:BLOCK]])
     for at in range(0, len(ballots), 1_000):
         net.block(*ballots[at : at + 1_000], seconds=0)

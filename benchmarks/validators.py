@@ -104,6 +104,6 @@ def _wait_for(rpc: Rpc, height: int) -> int:
 
 
 def _bytes_sent(ports: Sequence[int]) -> int:
-    """Return what the nodes have sent to each other. A node closes connections on which nobody asked for a while."""
+    """Return what the nodes have sent to each other. A node closes connections without requests."""
     peers: list[Any] = [peer for port in ports for peer in Rpc(port).call("net_info")["peers"]]
     return sum(int(peer["connection_status"]["SendMonitor"]["Bytes"]) for peer in peers)

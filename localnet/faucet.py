@@ -247,7 +247,7 @@ def _fail(batch: Sequence[_Waiting], error: Exception) -> None:
     for each in batch:
         if not each.done.done():
             each.done.set_exception(error)
-            each.done.exception()  # asyncio warns of errors that nobody looks at, and the caller may have left
+            each.done.exception()  # asyncio warns of an error that is never read, and the caller may have left
 
 
 async def _read_address(request: Request) -> str:

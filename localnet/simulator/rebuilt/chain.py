@@ -1,4 +1,4 @@
-"""What events tell of rules, fees, grants, votes and new coins."""
+"""The events of rules, fees, grants, votes and new coins."""
 
 from domain.mint.events import CoinsMinted
 from domain.mint.records import Minter

@@ -1,4 +1,4 @@
-"""What events tell of challenges, stands and other disputes."""
+"""The events of challenges, stands and other disputes."""
 
 from dataclasses import replace
 from typing import Any

@@ -1,4 +1,4 @@
-"""What events tell of bids, orders, legs, and the money of orders."""
+"""The events of bids, orders, legs, and the money of orders."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What events tell of validators, providers and bond accounts."""
+"""The events of validators, providers and bond accounts."""
 
 from dataclasses import replace
 from hashlib import sha256

@@ -1,4 +1,4 @@
-"""What events tell of panels and their seats."""
+"""The events of panels and their seats."""
 
 from dataclasses import replace
 

@@ -1,4 +1,4 @@
-"""What events tell of shares, deliveries and rounds."""
+"""The events of shares, deliveries and rounds."""
 
 from dataclasses import replace
 
