@@ -1,12 +1,14 @@
 """``assay tx authz`` and ``assay query authz``: let others send messages for you, in the words of the SDK."""
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import click
 
 from assay.cli.arguments import ADDRESS, AMOUNT
 from assay.cli.context import CommandContext, common_options
-from assay.cli.cosmos import show
+from assay.cli.cosmos import Answer, ask, coins_text, page_options, show_rows, time_text
 from assay.cli.errors import WrongUsage
 from assay.cli.feegrant import TIME
 from assay.cli.signatures import read_tx
@@ -104,13 +106,33 @@ def queries() -> None:
 @click.argument("granter", type=ADDRESS)
 @click.argument("grantee", type=ADDRESS)
 @click.argument("msg_type", required=False, default="")
+@page_options
 @common_options
-def grants(context: CommandContext, granter: str, grantee: str, msg_type: str) -> None:
+def grants(context: CommandContext, granter: str, grantee: str, msg_type: str, page: dict[str, Any]) -> None:
     """List the authorizations of a granter for a grantee."""
     from cosmpy.protos.cosmos.authz.v1beta1 import query_pb2 as query
 
-    request = query.QueryGrantsRequest(granter=granter, grantee=grantee, msg_type_url=msg_type)
-    show(context, f"{_QUERY}Grants", request, query.QueryGrantsResponse)
+    request = query.QueryGrantsRequest(granter=granter, grantee=grantee, msg_type_url=msg_type, pagination=page)
+    answer = ask(context, f"{_QUERY}Grants", request, query.QueryGrantsResponse)
+    _show_grants(context, answer, [{"granter": granter, "grantee": grantee, **each} for each in answer["grants"]])
+
+
+def _show_grants(context: CommandContext, answer: Answer, grants: Sequence[Answer]) -> None:
+    rows = [
+        (each["granter"], each["grantee"], *_terms(each["authorization"]), time_text(each["expiration"]))
+        for each in grants
+    ]
+    show_rows(context, answer, "Authorizations", ("of", "for", "messages", "limit", "until"), rows)
+
+
+def _terms(authorization: Answer) -> tuple[str, str]:
+    """Return the type of the messages that an authorization allows, and its limit."""
+    if "msg" in authorization:
+        return authorization["msg"], "no limit"
+    limit = coins_text(authorization["spend_limit"])
+    if receivers := authorization["allow_list"]:
+        limit += f", to {', '.join(receivers)}"
+    return "transfers", limit
 
 
 @queries.command(
@@ -118,13 +140,15 @@ def grants(context: CommandContext, granter: str, grantee: str, msg_type: str) -
     help="List what an account allowed others.\n\nExample: assay query authz grants-by-granter assay1…",
 )
 @click.argument("granter", type=ADDRESS)
+@page_options
 @common_options
-def by_granter(context: CommandContext, granter: str) -> None:
+def by_granter(context: CommandContext, granter: str, page: dict[str, Any]) -> None:
     """List authorizations by granter."""
     from cosmpy.protos.cosmos.authz.v1beta1 import query_pb2 as query
 
-    request = query.QueryGranterGrantsRequest(granter=granter)
-    show(context, f"{_QUERY}GranterGrants", request, query.QueryGranterGrantsResponse)
+    request = query.QueryGranterGrantsRequest(granter=granter, pagination=page)
+    answer = ask(context, f"{_QUERY}GranterGrants", request, query.QueryGranterGrantsResponse)
+    _show_grants(context, answer, answer["grants"])
 
 
 @queries.command(
@@ -132,10 +156,12 @@ def by_granter(context: CommandContext, granter: str) -> None:
     help="List what others allowed an account.\n\nExample: assay query authz grants-by-grantee assay1…",
 )
 @click.argument("grantee", type=ADDRESS)
+@page_options
 @common_options
-def by_grantee(context: CommandContext, grantee: str) -> None:
+def by_grantee(context: CommandContext, grantee: str, page: dict[str, Any]) -> None:
     """List authorizations by grantee."""
     from cosmpy.protos.cosmos.authz.v1beta1 import query_pb2 as query
 
-    request = query.QueryGranteeGrantsRequest(grantee=grantee)
-    show(context, f"{_QUERY}GranteeGrants", request, query.QueryGranteeGrantsResponse)
+    request = query.QueryGranteeGrantsRequest(grantee=grantee, pagination=page)
+    answer = ask(context, f"{_QUERY}GranteeGrants", request, query.QueryGranteeGrantsResponse)
+    _show_grants(context, answer, answer["grants"])

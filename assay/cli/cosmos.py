@@ -29,11 +29,6 @@ def ask(context: CommandContext, path: str, request: Any, response: Any) -> Answ
     return document
 
 
-def show(context: CommandContext, path: str, request: Any, response: Any) -> None:
-    """Call a gRPC method, and print its answer as JSON, for people too."""
-    context.output.document(ask(context, path, request, response))
-
-
 def show_rows(
     context: CommandContext,
     answer: Answer,
@@ -51,7 +46,16 @@ def show_rows(
 def show_params(context: CommandContext, service: str, title: str, request: Any, response: Any) -> None:
     """Print the parameters of a component."""
     answer = ask(context, f"{service}Params", request, response)
-    show_rows(context, answer, title, ("name", "value"), list(answer["params"].items()))
+    rows = [(name, _param_text(value)) for name, value in answer["params"].items()]
+    show_rows(context, answer, title, ("name", "value"), rows)
+
+
+def _param_text(value: Any) -> str:
+    if isinstance(value, list):
+        return coins_text(value)
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return str(value) if value not in (None, "") else "-"
 
 
 class PageKeyParam(click.ParamType[bytes]):
@@ -106,6 +110,8 @@ def percent_text(rate: str) -> str:
     return f"{(Decimal(rate) * 100).normalize():f} %"
 
 
-def time_text(time: str) -> str:
+def time_text(time: str | None) -> str:
     """Return a time without fractions of a second: 2026-01-31T12:00:00.5Z becomes 2026-01-31 12:00:00 UTC."""
+    if not time:
+        return "-"
     return f"{time[:19].replace('T', ' ')} UTC"

@@ -1,15 +1,18 @@
 """``assay tx feegrant`` and ``assay query feegrant``: let others pay fees with your coins, in the words of the SDK."""
 
+from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from assay.cli.arguments import ADDRESS, AMOUNT, DURATION
 from assay.cli.context import CommandContext, common_options
-from assay.cli.cosmos import show
+from assay.cli.cosmos import Answer, ask, coins_text, page_options, show_rows, time_text
 from assay.cli.errors import WrongUsage
 from assay.cli.transacting import TxOptions, transact, tx_options
+from domain.measures import duration
 
 if TYPE_CHECKING:
     from domain.feegrant.messages import BasicAllowance, PeriodicAllowance
@@ -140,12 +143,30 @@ def show_grant(context: CommandContext, granter: str, grantee: str) -> None:
     """Show the allowance of a grantee."""
     from cosmpy.protos.cosmos.feegrant.v1beta1 import query_pb2 as query
 
-    show(
-        context,
-        f"{_QUERY}Allowance",
-        query.QueryAllowanceRequest(granter=granter, grantee=grantee),
-        query.QueryAllowanceResponse,
-    )
+    request = query.QueryAllowanceRequest(granter=granter, grantee=grantee)
+    answer = ask(context, f"{_QUERY}Allowance", request, query.QueryAllowanceResponse)
+    _show_grants(context, answer, [answer["allowance"]])
+
+
+def _show_grants(context: CommandContext, answer: Answer, grants: Sequence[Answer]) -> None:
+    rows = [(each["granter"], each["grantee"], *_terms(each["allowance"])) for each in grants]
+    columns = ("pays", "for", "coins left", "in a period", "until", "for messages")
+    show_rows(context, answer, "Fee grants", columns, rows)
+
+
+def _terms(allowance: Answer) -> tuple[str, str, str, str]:
+    """Return the limit, the limit of a period, the end, and the types of messages of an allowance."""
+    messages = "all"
+    if "allowed_messages" in allowance:
+        messages = ", ".join(url.rpartition(".")[2] for url in allowance["allowed_messages"])
+        allowance = allowance["allowance"]
+    basic = allowance.get("basic", allowance)
+    limit = coins_text(basic["spend_limit"]) if basic["spend_limit"] else "no limit"
+    period = "-"
+    if "basic" in allowance:
+        left, most = coins_text(allowance["period_can_spend"]), coins_text(allowance["period_spend_limit"])
+        period = f"{left} of {most} in {duration(int(Decimal(allowance['period'].removesuffix('s'))))}"
+    return limit, period, time_text(basic["expiration"]), messages
 
 
 @queries.command(
@@ -153,13 +174,15 @@ def show_grant(context: CommandContext, granter: str, grantee: str) -> None:
     help="List who pays fees for an account.\n\nExample: assay query feegrant grants-by-grantee assay1…",
 )
 @click.argument("grantee", type=ADDRESS)
+@page_options
 @common_options
-def by_grantee(context: CommandContext, grantee: str) -> None:
+def by_grantee(context: CommandContext, grantee: str, page: dict[str, Any]) -> None:
     """List allowances by grantee."""
     from cosmpy.protos.cosmos.feegrant.v1beta1 import query_pb2 as query
 
-    request = query.QueryAllowancesRequest(grantee=grantee)
-    show(context, f"{_QUERY}Allowances", request, query.QueryAllowancesResponse)
+    request = query.QueryAllowancesRequest(grantee=grantee, pagination=page)
+    answer = ask(context, f"{_QUERY}Allowances", request, query.QueryAllowancesResponse)
+    _show_grants(context, answer, answer["allowances"])
 
 
 @queries.command(
@@ -167,14 +190,12 @@ def by_grantee(context: CommandContext, grantee: str) -> None:
     help="List for whom an account pays fees.\n\nExample: assay query feegrant grants-by-granter assay1…",
 )
 @click.argument("granter", type=ADDRESS)
+@page_options
 @common_options
-def by_granter(context: CommandContext, granter: str) -> None:
+def by_granter(context: CommandContext, granter: str, page: dict[str, Any]) -> None:
     """List allowances by granter."""
     from cosmpy.protos.cosmos.feegrant.v1beta1 import query_pb2 as query
 
-    show(
-        context,
-        f"{_QUERY}AllowancesByGranter",
-        query.QueryAllowancesByGranterRequest(granter=granter),
-        query.QueryAllowancesByGranterResponse,
-    )
+    request = query.QueryAllowancesByGranterRequest(granter=granter, pagination=page)
+    answer = ask(context, f"{_QUERY}AllowancesByGranter", request, query.QueryAllowancesByGranterResponse)
+    _show_grants(context, answer, answer["allowances"])

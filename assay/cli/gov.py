@@ -8,8 +8,18 @@ import click
 
 from assay.cli.arguments import AMOUNT, AmountCommand
 from assay.cli.context import CommandContext, common_options
-from assay.cli.cosmos import show
+from assay.cli.cosmos import (
+    Answer,
+    ask,
+    coins_text,
+    page_options,
+    percent_text,
+    show_params,
+    show_rows,
+    time_text,
+)
 from assay.cli.errors import WrongUsage
+from assay.cli.output import money
 from assay.cli.transacting import TxOptions, transact, tx_options
 
 if TYPE_CHECKING:
@@ -232,16 +242,32 @@ def _coin(amount: int) -> "Coin":
 )
 @click.option("--voter", default="", help="Only proposals on which this account votes.")
 @click.option("--depositor", default="", help="Only proposals with a deposit of this account.")
+@page_options
 @common_options
-def proposals(context: CommandContext, status: str | None, voter: str, depositor: str) -> None:
-    """List proposals, at most a page of them."""
+def proposals(context: CommandContext, status: str | None, voter: str, depositor: str, page: dict[str, Any]) -> None:
+    """List proposals."""
     from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryProposalsRequest, QueryProposalsResponse
 
     from domain.gov.records import ProposalStatus
 
     number = int(ProposalStatus[status.upper()]) if status else 0
-    request = QueryProposalsRequest(proposal_status=number, voter=voter, depositor=depositor)
-    show(context, f"{_SERVICE}Proposals", request, QueryProposalsResponse)
+    request = QueryProposalsRequest(proposal_status=number, voter=voter, depositor=depositor, pagination=page)
+    answer = ask(context, f"{_SERVICE}Proposals", request, QueryProposalsResponse)
+    rows = [
+        (each["id"], each["title"], _status_text(each), coins_text(each["total_deposit"]), _end_text(each))
+        for each in answer["proposals"]
+    ]
+    show_rows(context, answer, "Proposals", ("id", "title", "status", "deposit", "ends"), rows)
+
+
+def _status_text(proposal: Answer) -> str:
+    text: str = proposal["status"].removeprefix("PROPOSAL_STATUS_").lower().replace("_", " ")
+    return text
+
+
+def _end_text(proposal: Answer) -> str:
+    """Return the time at which the voting ends; before it, the time at which the deposits end."""
+    return time_text(proposal["voting_end_time"] or proposal["deposit_end_time"])
 
 
 @queries.command(help="Show a proposal.\n\nExample: assay query gov proposal 1")
@@ -251,7 +277,35 @@ def proposal(context: CommandContext, number: int) -> None:
     """Show a proposal with its messages."""
     from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryProposalRequest, QueryProposalResponse
 
-    show(context, f"{_SERVICE}Proposal", QueryProposalRequest(proposal_id=number), QueryProposalResponse)
+    request = QueryProposalRequest(proposal_id=number)
+    answer = ask(context, f"{_SERVICE}Proposal", request, QueryProposalResponse)
+    found = answer["proposal"]
+    rows = [
+        ("title", found["title"]),
+        ("summary", found["summary"]),
+        *((("metadata", found["metadata"]),) if found["metadata"] else ()),
+        ("proposer", found["proposer"]),
+        ("status", _status_text(found)),
+        *((("failed because", found["failed_reason"]),) if found["failed_reason"] else ()),
+        ("deposit", coins_text(found["total_deposit"])),
+        ("deposits end", time_text(found["deposit_end_time"])),
+        ("voting ends", time_text(found["voting_end_time"])),
+        *(("does", text) for message in found["messages"] for text in _message_texts(message)),
+        *(_tally_rows(found["final_tally_result"]) if found["final_tally_result"] else ()),
+    ]
+    show_rows(context, answer, f"Proposal {found['id']}", ("what", "value"), rows)
+
+
+def _message_texts(message: Answer) -> list[str]:
+    """Return what a message does: each change of a parameter, or the message's type and fields."""
+    if "changes" in message:
+        return [f"{each['component']}.{each['name']} = {each['value']}" for each in message["changes"]]
+    fields = {name: value for name, value in message.items() if name != "@type"}
+    return [f"{message['@type']} {json.dumps(fields)}"]
+
+
+def _tally_rows(tally: Answer) -> list[tuple[str, str]]:
+    return [(option.replace("_", " "), money(int(tally[f"{option}_count"] or 0))) for option in OPTIONS]
 
 
 @queries.command(help="Count the votes on a proposal.\n\nExample: assay query gov tally 1")
@@ -261,17 +315,30 @@ def tally(context: CommandContext, number: int) -> None:
     """Show the tally as it is now, or as it was when the voting ended."""
     from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryTallyResultRequest, QueryTallyResultResponse
 
-    show(context, f"{_SERVICE}TallyResult", QueryTallyResultRequest(proposal_id=number), QueryTallyResultResponse)
+    request = QueryTallyResultRequest(proposal_id=number)
+    answer = ask(context, f"{_SERVICE}TallyResult", request, QueryTallyResultResponse)
+    show_rows(context, answer, f"Votes on proposal {number}", ("vote", "stake"), _tally_rows(answer["tally"]))
 
 
 @queries.command(help="List the votes on a proposal.\n\nExample: assay query gov votes 1")
 @click.argument("number", type=PROPOSAL)
+@page_options
 @common_options
-def votes(context: CommandContext, number: int) -> None:
-    """List votes, at most a page of them. They are removed when the voting is over."""
+def votes(context: CommandContext, number: int, page: dict[str, Any]) -> None:
+    """List votes. They are removed when the voting is over."""
     from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryVotesRequest, QueryVotesResponse
 
-    show(context, f"{_SERVICE}Votes", QueryVotesRequest(proposal_id=number), QueryVotesResponse)
+    request = QueryVotesRequest(proposal_id=number, pagination=page)
+    answer = ask(context, f"{_SERVICE}Votes", request, QueryVotesResponse)
+    rows = [(each["voter"], _vote_text(each["options"]), each["metadata"] or "-") for each in answer["votes"]]
+    show_rows(context, answer, f"Votes on proposal {number}", ("voter", "vote", "note"), rows)
+
+
+def _vote_text(options: list[dict[str, str]]) -> str:
+    named = [(each["option"].removeprefix("VOTE_OPTION_").lower().replace("_", " "), each) for each in options]
+    if len(named) == 1:
+        return named[0][0]
+    return ", ".join(f"{name} {percent_text(each['weight'])}" for name, each in named)
 
 
 @queries.command(help="Show the parameters of governance.\n\nExample: assay query gov params")
@@ -280,4 +347,4 @@ def params(context: CommandContext) -> None:
     """Show the parameters of governance."""
     from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryParamsRequest, QueryParamsResponse
 
-    show(context, f"{_SERVICE}Params", QueryParamsRequest(), QueryParamsResponse)
+    show_params(context, _SERVICE, "Governance", QueryParamsRequest(), QueryParamsResponse)

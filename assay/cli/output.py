@@ -69,10 +69,6 @@ class Output:
             else:
                 stdout.print(part if part.row_count else f"{part.title}: none")
 
-    def document(self, value: Any) -> None:
-        """Print a result that people and programs read as JSON."""
-        stdout.print_json(json.dumps(value), indent=2)
-
     def line(self, value: Any, text: str) -> None:
         """Print one item of a stream, as a JSON object on one line or as a line of text."""
         if self.json:
@@ -137,11 +133,15 @@ class NarrowTable(Table):
 
 
 def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
-    """Return a table to print; columns that have only numbers are right-aligned."""
+    """Return a table to print; columns that have only numbers are right-aligned.
+
+    Columns of single words, such as addresses, keep them whole, so that only texts are wrapped.
+    """
     grid = NarrowTable(title=title, title_justify="left", header_style="bold")
     for index, column in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int | float) for row in rows)
-        grid.add_column(column, justify="right" if numeric else "left", overflow="fold")
+        words = len(columns) > 2 and all(" " not in str(row[index]) for row in rows)
+        grid.add_column(column, justify="right" if numeric else "left", overflow="fold", no_wrap=words)
     for row in rows:
         # The cells are Text objects, because a text that another user wrote may look like rich's markup.
         grid.add_row(*(Text(amount(cell) if isinstance(cell, int) else str(cell)) for cell in row))

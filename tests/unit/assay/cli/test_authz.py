@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.solo_node import ALICE, BOB, SoloNode, making_blocks, running
-from tests.unit.assay.cli.test_feegrant import SEND, home, run
+from tests.unit.assay.cli.test_feegrant import SEND, for_people, home, run
 
 __all__ = ["home"]
 
@@ -28,12 +28,21 @@ def test_an_authorization_from_its_making_to_its_end(home: Path, node: SoloNode)
     assert done.code == 0, done
     (shown,) = run(home, node, "query", "authz", "grants", ALICE.address, BOB.address, SEND).json["grants"]
     assert shown["authorization"]["spend_limit"] == [{"denom": "uassay", "amount": "40"}]
+    for words in (
+        ("grants", ALICE.address, BOB.address),
+        ("grants-by-grantee", BOB.address),
+        ("grants-by-granter", ALICE.address),
+    ):
+        text = for_people(home, node, "query", "authz", *words)
+        for term in (f"of: {ALICE.address} for: {BOB.address}", f"0.00004 ASSAY, to {BOB.address}", "2999-12-31"):
+            assert term in text, text
     assert run(home, node, "tx", "authz", "exec", file, "--from", "bob").code == 1
     for words in (("grants-by-grantee", BOB.address), ("grants-by-granter", ALICE.address)):
         assert len(run(home, node, "query", "authz", *words).json["grants"]) == 1
     assert run(home, node, "tx", "authz", "revoke", BOB.address, SEND, "--from", "alice").code == 0
     generic = run(home, node, *grant, "generic", "--msg-type", SEND, "--from", "alice")
     assert generic.code == 0, generic
+    assert f"{SEND} │ no limit │ -" in for_people(home, node, "query", "authz", "grants", ALICE.address, BOB.address)
     assert run(home, node, "tx", "authz", "exec", file, "--from", "bob").code == 0
 
 

@@ -29,9 +29,16 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(home: Path, node: SoloNode, *words: object) -> Ran:
-    options = ("--keyring", "test", "--output", "json", "--node", node.address)
+def run(home: Path, node: SoloNode, *words: object, output: str = "json") -> Ran:
+    options = ("--keyring", "test", "--output", output, "--node", node.address)
     return assay(*words, *options, home=home)
+
+
+def for_people(home: Path, node: SoloNode, *words: object) -> str:
+    """Return what a query shows people, with single spaces."""
+    ran = run(home, node, *words, output="text")
+    assert ran.code == 0, ran
+    return " ".join(ran.out.split())
 
 
 def test_a_grant_from_its_making_to_its_end(home: Path, node: SoloNode) -> None:
@@ -53,6 +60,14 @@ def test_a_grant_from_its_making_to_its_end(home: Path, node: SoloNode) -> None:
     assert inner["period_can_spend"] == [{"denom": "uassay", "amount": "99100"}]
     assert inner["basic"]["spend_limit"] == [{"denom": "uassay", "amount": "999100"}]
     assert inner["basic"]["expiration"] == "2999-12-31T23:59:59Z"
+    for words in (
+        ("grant", ALICE.address, BOB.address),
+        ("grants-by-grantee", BOB.address),
+        ("grants-by-granter", ALICE.address),
+    ):
+        text = for_people(home, node, "query", "feegrant", *words)
+        for term in (ALICE.address, BOB.address, "0.9991", "0.0991 ASSAY of", "2999-12-31", "MsgSend"):
+            assert term in text, text
     for words in (("grants-by-grantee", BOB.address), ("grants-by-granter", ALICE.address)):
         assert len(run(home, node, "query", "feegrant", *words).json["allowances"]) == 1
     assert run(home, node, "tx", "feegrant", "prune", "--from", "bob").code == 0

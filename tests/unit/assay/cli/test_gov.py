@@ -27,9 +27,16 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def run(home: Path, *words: object, node: SoloNode | None = None) -> Ran:
+def run(home: Path, *words: object, node: SoloNode | None = None, output: str = "json") -> Ran:
     where = ("--node", node.address) if node else ()
-    return assay(*words, "--keyring", "test", "--output", "json", *where, home=home)
+    return assay(*words, "--keyring", "test", "--output", output, *where, home=home)
+
+
+def for_people(home: Path, node: SoloNode, *words: object) -> str:
+    """Return what a query shows people, with single spaces."""
+    ran = run(home, "query", "gov", *words, node=node, output="text")
+    assert ran.code == 0, ran
+    return " ".join(ran.out.split())
 
 
 def test_a_proposal_from_its_draft_to_its_votes(home: Path, node: SoloNode) -> None:
@@ -54,6 +61,17 @@ def test_a_proposal_from_its_draft_to_its_votes(home: Path, node: SoloNode) -> N
     }
     assert int(run(home, "query", "gov", "tally", 1, node=node).json["tally"]["yes_count"]) > 0
     assert run(home, "query", "gov", "params", node=node).json["params"]["voting_period"] == "60s"
+    assert "1 │ Longer orders │ voting period │ 10 ASSAY │ 20" in for_people(home, node, "proposals")
+    text = for_people(home, node, "proposal", 1)
+    for row in ("title │ Longer orders", "does │ market.ttl_max = 77", "does │ staking.max_entries = 3"):
+        assert row in text, text
+    text = for_people(home, node, "votes", 1)
+    assert f"{OPERATOR.address} │ yes │ -" in text
+    assert f"{ALICE.address} │ yes 50 %, no 50 % │ -" in text
+    assert "no with veto │ 0 ASSAY" in for_people(home, node, "tally", 1)
+    text = for_people(home, node, "params")
+    assert "voting_period │ 60s" in text
+    assert "min_deposit │ 10 ASSAY" in text
 
 
 @pytest.mark.parametrize(
