@@ -10,13 +10,11 @@ import click
 
 from assay.settings import kinds
 from assay.settings.kinds import (
-    AddressList,
     Endpoint,
-    ExecutorName,
-    GroupShape,
     Host,
     Kind,
     PeerList,
+    SignerAddress,
     Text,
     Whole,
     WordChoice,
@@ -47,7 +45,7 @@ def click_type(kind: Kind) -> click.ParamType[Any]:
             return click.IntRange(low, high)
         case Text():
             return click.STRING
-        case Host() | Endpoint() | ExecutorName() | GroupShape() | PeerList() | AddressList():
+        case _:
             return CheckedParam(kind)
 
 
@@ -243,12 +241,31 @@ class InvitationParam(click.ParamType[bytes]):
         return bytes.fromhex(value)
 
 
+class ConsensusKeyParam(click.ParamType[bytes]):
+    """The public half of a consensus key (Ed25519), in the forms that CometBFT, signers and the Cosmos SDK print."""
+
+    name = "pubkey"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
+        """Return the 32 bytes of the key; raise a usage error for any other text."""
+        from chain.app.remote_signer import read_public_key
+
+        if isinstance(value, bytes):
+            return value
+        try:
+            return read_public_key(value)
+        except ValueError as error:
+            self.fail(f"{error}; write its 64 hex digits, or what `cometbft show-validator` prints", param, ctx)
+
+
 ADDRESS = AddressParam()
+CONSENSUS_KEY = ConsensusKeyParam()
 INVITATION = InvitationParam()
 BEACON_KEY = BeaconKeyParam()
 ENDPOINT = click_type(Endpoint())
 HOST = click_type(Host())
 PEERS = click_type(PeerList())
+SIGNER = click_type(SignerAddress())
 AMOUNT = Amount()
 DURATION = Duration()
 DURATION_OR_NONE = DurationOrNone()

@@ -12,11 +12,13 @@ from click.core import ParameterSource
 from assay.cli.arguments import (
     AMOUNT,
     BEACON_KEY,
+    CONSENSUS_KEY,
     FLOPS,
     HOST,
     PEERS,
     PORT,
     PORT_OR_NONE,
+    SIGNER,
     SIZE,
 )
 from assay.cli.context import CommandContext, common_options
@@ -51,7 +53,9 @@ def command() -> None:
 
     Without --new-chain and --genesis, the command creates only the keys. Send the output to the person who creates the
     chain. When you have the genesis file, run the command again with --genesis. In a home that has keys and genesis,
-    the command changes only the ports, addresses and peers that you give.
+    the command changes only the ports, addresses, peers and signer that you give.
+
+    With --remote-signer, the home has no consensus key: another program signs (docs/operate/signer.md).
 
     \b
     Examples:
@@ -61,6 +65,7 @@ def command() -> None:
       assay node init beta --genesis genesis.json --peers ID@10.0.0.1:26656
       assay node init beta --genesis genesis.json --host :: --peers ID@[2001:db8::1]:26656
       assay node init beta --p2p-port 26756 --rpc-port 26757 --grpc-port 9190
+      assay node init beta --remote-signer tcp://10.0.0.1:26659 --consensus-key 5f3e…
     """
 )
 @click.argument("moniker")
@@ -112,6 +117,8 @@ def command() -> None:
     help="Port for commands and daemons.",
 )
 @click.option("--grpc-host", type=HOST, default=LOCAL, show_default=True, help="Address for clients.")
+@click.option("--remote-signer", type=SIGNER, help="Address at which CometBFT waits for a remote signer.")
+@click.option("--consensus-key", type=CONSENSUS_KEY, help="The signer's public key, in hex or as JSON.")
 @common_options
 def init(
     context: CommandContext,
@@ -129,6 +136,8 @@ def init(
     rpc_port: int,
     grpc_port: int,
     grpc_host: str,
+    remote_signer: str | None,
+    consensus_key: bytes | None,
 ) -> None:
     """Create a node's keys, configuration and genesis in the home, or change the addresses of its node."""
     from chain.app.comet_files import Ports, change_addresses
@@ -139,12 +148,16 @@ def init(
         init_node,
         write_node_table,
     )
+    from chain.app.remote_signer import RemoteSigner
     from domain.genesis import AUDIT_RATE, AUDIT_SPEED, GenesisValidator
 
     if new_chain and genesis_file is not None:
         raise WrongUsage("both --new-chain and --genesis are given; give --new-chain CHAIN_ID or --genesis FILE")
     if (founders or accounts) and not new_chain:
         raise WrongUsage("--validator and --account work only with --new-chain CHAIN_ID")
+    if (remote_signer is None) != (consensus_key is None):
+        raise WrongUsage("--remote-signer and --consensus-key need each other; give both")
+    signer = RemoteSigner(remote_signer, consensus_key) if remote_signer and consensus_key else None
     operator = context.address() if new_chain or context.given["from"] else "ADDRESS"
     data = read_genesis_file(genesis_file) if genesis_file is not None else None
     addresses = _HomeAddresses(context)
@@ -153,20 +166,21 @@ def init(
     host = addresses.choose("host", host)
     grpc_host = addresses.choose("grpc_host", grpc_host)
     check_distinct(ports)
-    if addresses.are_named and genesis_path(context.home).exists() and not (new_chain or data):
+    if (addresses.are_named or signer) and genesis_path(context.home).exists() and not (new_chain or data):
         new_peers = peers if addresses.is_given("peers") else None
         change_addresses(comet_home(context.home), moniker, ports, host=host, peers=new_peers)
         table = {"moniker": moniker, "grpc_port": ports.grpc, "rpc_port": ports.rpc}
-        write_node_table(context.home, table)
+        write_node_table(context.home, table | (signer.as_table() if signer else {}))
         write_addresses(context.home, grpc_host, grpc_port)
         changed = _identity(context)
+        changes = "addresses and signer" if signer else "the addresses"
         lines = [
-            f"changed the addresses in {context.home}; restart the node and the daemons of this home to use them",
+            f"changed {changes} in {context.home}; restart the node and the daemons of this home to use them",
             f"the address for peers is {changed['peer']}",
         ]
         context.output.result(changed, lines)
         return
-    keys = init_node(context.home, moniker, ports, genesis=data, persistent_peers=peers, host=host)
+    keys = init_node(context.home, moniker, ports, genesis=data, persistent_peers=peers, host=host, signer=signer)
     elsewhere = write_addresses(context.home, grpc_host, grpc_port)
     if new_chain:
         beacon_key = get_beacon_key(context.home)
@@ -447,11 +461,12 @@ def read_genesis_file(path: Path) -> bytes:
 
 def _identity(context: CommandContext) -> dict[str, str]:
     """Return the data that other nodes need about the home's node; raise HomeError if the home has no node."""
-    from chain.app.comet_files import read_genesis, read_keys
-    from chain.app.homes import comet_home, genesis_path, get_beacon_key, read_node_table
+    from chain.app.comet_files import read_genesis
+    from chain.app.homes import comet_home, genesis_path, get_beacon_key, read_home_keys, read_node_table
+    from chain.app.remote_signer import LISTEN
 
     table = read_node_table(context.home)
-    keys = read_keys(comet_home(context.home))
+    keys = read_home_keys(context.home)
     config = tomllib.loads((comet_home(context.home) / "config" / "config.toml").read_text())
     host, _, port = config["p2p"]["laddr"].removeprefix("tcp://").rpartition(":")
     address = ip_of(host)
@@ -460,6 +475,7 @@ def _identity(context: CommandContext) -> dict[str, str]:
     return {
         "moniker": str(table["moniker"]),
         "key": keys.cons_key.hex(),
+        "remote_signer": str(table.get(LISTEN, "")),
         "beacon_key": get_beacon_key(context.home).hex(),
         "peer": f"{keys.node_id}@{reached}:{port}",
         "chain_id": read_genesis(genesis)[0].chain_id if genesis.exists() else "",

@@ -1,16 +1,13 @@
 """``assay tx staking``: become a validator, and delegate coins to one. Options have the names of the Cosmos SDK."""
 
-import json
 import re
-from base64 import b64decode
-from binascii import Error as NotBase64
 from collections.abc import Callable
 from decimal import Decimal
 from typing import TYPE_CHECKING
 
 import click
 
-from assay.cli.arguments import AMOUNT, AmountCommand
+from assay.cli.arguments import AMOUNT, CONSENSUS_KEY, AmountCommand
 from assay.cli.context import CommandContext, common_options
 from assay.cli.transacting import TxOptions, transact, tx_options
 
@@ -56,26 +53,7 @@ class ValidatorParam(click.ParamType[str]):
         return value
 
 
-class ConsensusKeyParam(click.ParamType[bytes]):
-    """An Ed25519 key, in the form that ``cometbft show-validator`` prints, or the form of the Cosmos SDK."""
-
-    name = "pubkey"
-
-    def convert(self, value: str | bytes, param: click.Parameter | None, ctx: click.Context | None) -> bytes:
-        """Return the 32 bytes of the key; raise a usage error for any other text."""
-        if isinstance(value, bytes):
-            return value
-        try:
-            document = json.loads(value)
-            key = b64decode(document.get("key") or document["value"], validate=True)
-        except (ValueError, NotBase64, KeyError, AttributeError, TypeError):
-            key = b""
-        if len(key) != 32:
-            self.fail(f"{value[:80]!r} is not an Ed25519 key; write what `cometbft show-validator` prints", param, ctx)
-        return key
-
-
-RATE, VALIDATOR, CONSENSUS_KEY = RateParam(), ValidatorParam(), ConsensusKeyParam()
+RATE, VALIDATOR = RateParam(), ValidatorParam()
 
 
 @click.group(help="Become a validator, and delegate coins to validators.")
@@ -124,7 +102,7 @@ def _described(default: str | None) -> Callable[[Callable[..., None]], Callable[
     show_default=True,
     help="Least own coins; below them it leaves the validator set.",
 )
-@click.option("--pubkey", type=CONSENSUS_KEY, help="Consensus key as JSON.  [the key of this home's node]")
+@click.option("--pubkey", type=CONSENSUS_KEY, help="Consensus key, in hex or as JSON.  [the key of this home's node]")
 @tx_options
 @common_options
 def create_validator(
@@ -143,14 +121,13 @@ def create_validator(
     options: TxOptions,
 ) -> None:
     """Register a validator with the consensus key of the home's node, or with ``pubkey``."""
-    from chain.app.comet_files import read_keys
-    from chain.app.homes import comet_home, read_node_table
+    from chain.app.homes import read_home_keys, read_node_table
     from domain.staking.messages import KEY_HEAD, KEY_URL, AnyKey, MsgCreateValidator
     from domain.staking.records import CommissionRates, Description
 
     if pubkey is None:
         read_node_table(context.home)
-        pubkey = read_keys(comet_home(context.home)).cons_key
+        pubkey = read_home_keys(context.home).cons_key
     described = Description(
         moniker=moniker,
         identity=identity,

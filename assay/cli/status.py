@@ -174,23 +174,23 @@ def _of_comet(context: CommandContext) -> dict[str, Any]:
 
 def _of_key(home: Path) -> dict[str, Any]:
     """Return the evidence that another node signs with the home's consensus key, as fields of ``Seen``."""
-    from chain.app.homes import comet_home
+    from chain.app.homes import comet_home, read_signer
     from chain.app.signing import foreign_user, read_trouble
 
     trouble = read_trouble(comet_home(home))
     return {
         "signed_twice": trouble.text if trouble else "",
-        "key_user": foreign_user(comet_home(home)),
+        "key_user": None if read_signer(home) else foreign_user(comet_home(home)),
     }
 
 
 def _own_validator(context: CommandContext, validators: "tuple[Validator, ...]") -> "Validator | None":
     """Return the validator whose consensus key or operator's key is in this home, or None."""
-    from chain.app.comet_files import HomeError, read_keys
-    from chain.app.homes import comet_home
+    from chain.app.comet_files import HomeError
+    from chain.app.homes import read_home_keys
 
     try:
-        cons_key = read_keys(comet_home(context.home)).cons_key
+        cons_key = read_home_keys(context.home).cons_key
     except HomeError:
         cons_key = b""
     addresses = set()

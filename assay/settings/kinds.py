@@ -83,6 +83,36 @@ class Endpoint:
 
 
 @dataclass(frozen=True, slots=True)
+class SignerAddress:
+    """The kind of a setting whose value is the address at which CometBFT waits for a remote signer."""
+
+    name: ClassVar[str] = "tcp://host:port|unix:///path"
+
+    def check(self, value: str | int) -> None:
+        """Check that the value is an address for TCP, or the path of a socket."""
+        scheme, _, place = str(value).partition("://")
+        if scheme == "tcp":
+            HostPort.parse(place)
+        elif scheme != "unix" or not place.startswith("/"):
+            raise ValueError(
+                f"{value} is neither tcp://host:port nor unix:///path, for example tcp://10.0.0.1:26659 or"
+                " unix:///run/signer.sock"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class ConsensusKey:
+    """The kind of a setting whose value is a consensus key."""
+
+    name: ClassVar[str] = "64 hex digits"
+
+    def check(self, value: str | int) -> None:
+        """Check that the value has the digits of 32 bytes."""
+        if not _CONSENSUS_KEY.fullmatch(str(value)):
+            raise ValueError(f"{value} is not a consensus key; a consensus key has 64 hex digits")
+
+
+@dataclass(frozen=True, slots=True)
 class ExecutorName:
     """The kind of a setting whose value says where recomputation runs."""
 
@@ -149,7 +179,20 @@ class AddressList:
 
 
 _NODE_ID = re.compile("[0-9a-f]{40}")
-Kind = Text | WordChoice | Whole | Host | Endpoint | ExecutorName | GroupShape | PeerList | AddressList
+_CONSENSUS_KEY = re.compile("[0-9a-f]{64}")
+Kind = (
+    Text
+    | WordChoice
+    | Whole
+    | Host
+    | Endpoint
+    | SignerAddress
+    | ConsensusKey
+    | ExecutorName
+    | GroupShape
+    | PeerList
+    | AddressList
+)
 
 PORT = Whole(1, 65_535)
 PORT_OR_NONE = Whole(0, 65_535)

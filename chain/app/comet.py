@@ -86,14 +86,16 @@ class CometProcess:
         log_path: Path,
         binary: Path | None = None,
         policy: RestartPolicy | None = None,
+        before_start: Callable[[], None] = lambda: None,
         on_start: Callable[[int], None] = lambda pid: None,
         on_trouble: Callable[[CometTrouble], None] = lambda trouble: None,
     ) -> None:
         """Prepare the command that starts CometBFT.
 
-        ``on_start`` is called with the process id after each start, and ``on_trouble`` with each problem found in the
-        log.
+        ``before_start`` is called before each start, ``on_start`` with the process id after it, and ``on_trouble`` with
+        each problem found in the log.
         """
+        self._before_start = before_start
         self._on_trouble = on_trouble
         self._command: list[str | Path] = [
             binary or find_binary(),
@@ -133,6 +135,11 @@ class CometProcess:
             failures += 1
             if trouble.kind is LogKind.LASTS:
                 raise CometError(f"CometBFT cannot run: {trouble.reason}", trouble.remedy)
+            if trouble.kind is LogKind.WAITS:
+                log.warning("CometBFT waits: %s", trouble)
+                failures = 0
+                self._stopping.wait(self._policy.first_pause_seconds)
+                continue
             log.error("CometBFT ended with code %d (%d in a row): %s", code, failures, trouble)
             if failures > self._policy.failures_max:
                 raise CometError(
@@ -144,6 +151,7 @@ class CometProcess:
     def _run_once(self) -> tuple[int, CometTrouble]:
         """Run CometBFT once, until it ends by itself or must stop; return its exit code and the reason of its end."""
         self._changed.clear()
+        self._before_start()
         process = start_child(self._command, piped=True)
         output = CometLog(process, self._log_path, self._home, self._on_trouble)
         log.info("CometBFT started as process %d", process.pid)

@@ -73,14 +73,15 @@ class NodeKeys:
     node_id: str  # p2p identity: hex of SHA-256(key)[:20]
 
 
-def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
-    """Make the keys of a validator and of its p2p node; raise HomeError if the home already has a validator key.
+def write_keys(comet_home: Path, seed: bytes | None = None, cons_key: bytes | None = None) -> NodeKeys:
+    """Make the keys of a validator and of its p2p node; raise HomeError if the home already has keys.
 
-    ``seed`` makes the keys predictable, and is for tests only.
+    With ``cons_key``, the key of a remote signer, make only the key of the p2p node. ``seed`` makes the keys
+    predictable, and is for tests only.
     """
     config = comet_home / "config"
     data = comet_home / "data"
-    if (config / "priv_validator_key.json").exists():
+    if any((config / name).exists() for name in ("priv_validator_key.json", "node_key.json")):
         raise HomeError(
             f"{comet_home} already has a validator key",
             "choose another --home; to change the ports or addresses of this home, use --p2p-port, --rpc-port,"
@@ -90,16 +91,17 @@ def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
         directory.mkdir(parents=True, exist_ok=True, mode=0o700)
     seeds = [None, None] if seed is None else [sha256(seed + tag).digest() for tag in (b"v", b"n")]
     cons, node = (SigningKey(s) if s is not None else SigningKey.generate() for s in seeds)
-    cons_key = bytes(cons.verify_key)
-    _write_secret(
-        config / "priv_validator_key.json",
-        {
-            "address": sha256(cons_key).digest()[:20].hex().upper(),
-            "pub_key": _typed("tendermint/PubKeyEd25519", cons_key),
-            "priv_key": _typed("tendermint/PrivKeyEd25519", bytes(cons) + cons_key),
-        },
-    )
-    _write_secret(data / "priv_validator_state.json", {"height": "0", "round": 0, "step": 0})
+    if cons_key is None:
+        cons_key = bytes(cons.verify_key)
+        _write_secret(
+            config / "priv_validator_key.json",
+            {
+                "address": sha256(cons_key).digest()[:20].hex().upper(),
+                "pub_key": _typed("tendermint/PubKeyEd25519", cons_key),
+                "priv_key": _typed("tendermint/PrivKeyEd25519", bytes(cons) + cons_key),
+            },
+        )
+        _write_secret(data / "priv_validator_state.json", {"height": "0", "round": 0, "step": 0})
     node_key = bytes(node.verify_key)
     _write_secret(
         config / "node_key.json",
@@ -108,13 +110,17 @@ def write_keys(comet_home: Path, seed: bytes | None = None) -> NodeKeys:
     return NodeKeys(cons_key, _node_id(node_key))
 
 
-def read_keys(comet_home: Path) -> NodeKeys:
-    """Return the public half of a home's keys; HomeError if there are none."""
+def read_keys(comet_home: Path, cons_key: bytes | None = None) -> NodeKeys:
+    """Return the public half of a home's keys; HomeError if there are none.
+
+    With ``cons_key``, the key of a remote signer, the home needs none.
+    """
     config = comet_home / "config"
     try:
-        cons = json.loads((config / "priv_validator_key.json").read_bytes())["pub_key"]["value"]
+        if cons_key is None:
+            cons = json.loads((config / "priv_validator_key.json").read_bytes())["pub_key"]["value"]
+            cons_key = base64.b64decode(cons)
         node = json.loads((config / "node_key.json").read_bytes())["priv_key"]["value"]
-        cons_key = base64.b64decode(cons)
         node_key = base64.b64decode(node)[32:]
     except FileNotFoundError:
         raise HomeError(f"{comet_home} has no keys", "run `assay node init` first") from None

@@ -34,6 +34,7 @@ class LogKind(StrEnum):
     TWICE = "twice"  # CometBFT continues, but another node signs with its key.
     STUCK = "stuck"  # CometBFT continues without taking part in making blocks, so the node has to end
     ENDS = "ends"  # CometBFT ends, and a restart may help
+    WAITS = "waits"  # CometBFT ends, because it waits for another program; restarts help when that is there
     LASTS = "lasts"  # CometBFT ends, and will do so after each restart
 
 
@@ -124,6 +125,12 @@ SAYINGS: Final = tuple(
             f" with an older one {SIGNS_TWICE}",
         ),
         (
+            r"error with private validator socket client: can't get pubkey: (?P<what>.*)",
+            LogKind.WAITS,
+            "the remote signer does not answer ({what})",
+            "start the signer, and let it connect to the address in node.remote_signer",
+        ),
+        (
             r"found signature from the same key",
             LogKind.LASTS,
             "double_sign_check_height in {home}/config/config.toml keeps CometBFT from starting, because the last"
@@ -204,6 +211,12 @@ SAYINGS: Final = tuple(
             "correct persistent_peers in {home}/config/config.toml",
         ),
         (
+            r"failed signing (?P<act>\w+).*err=\"?(?P<what>exhausted all attempts[^\"]*|signerEndpoint returned[^\"]*)",
+            LogKind.RUNS,
+            "the remote signer did not sign a {act} ({what})",
+            "see whether it runs and reaches the address in node.remote_signer; its log says why it refused",
+        ),
+        (
             r"found conflicting vote from ourselves",
             LogKind.TWICE,
             "another CometBFT signs with this validator's key, or priv_validator_state.json is outdated",
@@ -272,7 +285,7 @@ class CometLog:
             trouble = saying.read(line, self._home)
             if trouble is None:
                 continue
-            if trouble.kind in (LogKind.ENDS, LogKind.LASTS):
+            if trouble.kind in (LogKind.ENDS, LogKind.WAITS, LogKind.LASTS):
                 self._end_reason = self._end_reason or trouble
             elif trouble.reason not in self._logged and len(self._logged) < len(SAYINGS):
                 self._logged.add(trouble.reason)

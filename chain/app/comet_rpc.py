@@ -98,6 +98,13 @@ class CometView:
         except (requests.RequestException, ValueError, LookupError, TypeError):
             return ""
 
+    def consensus_key(self) -> bytes:
+        """Return the public key with which CometBFT, or its remote signer, signs; empty if it does not answer."""
+        try:
+            return base64.b64decode(self._ask("status")["validator_info"]["pub_key"]["value"])
+        except (requests.RequestException, ValueError, LookupError, TypeError):
+            return b""
+
     def votes(self) -> Votes | None:
         """Return the votes for the next block, or None if CometBFT does not answer or there are none yet."""
         try:

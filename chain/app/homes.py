@@ -26,6 +26,7 @@ from chain.app.comet_files import (
     write_keys,
 )
 from chain.app.interfaces import APP_VERSION
+from chain.app.remote_signer import RemoteSigner, read_remote_signer
 from chain.state_machine.store import MemoryStore, Overlay
 from chain.state_machine.transition import init_chain
 from domain.bounds import check
@@ -72,6 +73,18 @@ def genesis_path(home: Path) -> Path:
     return comet_home(home) / "config" / "genesis.json"
 
 
+def read_signer(home: Path) -> RemoteSigner | None:
+    """Return the remote signer of a home; None if the home has its own consensus key."""
+    table = _read_config(home / "config.toml").get("node")
+    return read_remote_signer(table) if isinstance(table, dict) else None
+
+
+def read_home_keys(home: Path) -> NodeKeys:
+    """Return the public half of a home's keys, of which a remote signer may have one; HomeError if there are none."""
+    signer = read_signer(home)
+    return read_keys(comet_home(home), signer.cons_key if signer else None)
+
+
 def init_node(
     home: Path,
     moniker: str,
@@ -82,15 +95,18 @@ def init_node(
     persistent_peers: str = "",
     host: str = "127.0.0.1",
     seed: bytes | None = None,
+    signer: RemoteSigner | None = None,
 ) -> NodeKeys:
     """Make the home of a node: keys, configuration and, if given, the genesis file of its network.
 
     If the home has keys but no genesis file yet, the keys are kept, because the genesis file that comes later may
-    contain the public half of these keys.
+    contain the public half of these keys. With ``signer``, a remote signer has the consensus key.
     """
     comet = comet_home(home)
     has_keys_only = (comet / "config" / "node_key.json").exists() and not genesis_path(home).exists()
-    keys = read_keys(comet) if has_keys_only else write_keys(comet, seed)
+    if signer is not None:
+        write_node_table(home, signer.as_table())
+    keys = read_home_keys(home) if has_keys_only else write_keys(comet, seed, signer.cons_key if signer else None)
     if not has_keys_only:
         beacon_key = Key.generate() if seed is None else Key(sha256(seed + b"b").digest())
         add_beacon_keys(beacon_keys_path(home), beacon_key)

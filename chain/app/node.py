@@ -21,24 +21,21 @@ from chain.app.abci_server import AbciServer, Method, stop_loudly
 from chain.app.application import AppConfig, Application
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.comet import CometProcess, RestartPolicy, find_binary
-from chain.app.comet_files import (
-    HomeError,
-    check_signer,
-    read_genesis,
-    read_keys,
-    set_comet_ports,
-)
+from chain.app.comet_files import HomeError, check_signer, read_genesis, set_comet_ports
 from chain.app.comet_log import CometTrouble, LogKind
 from chain.app.homes import (
     beacon_keys_path,
     check_genesis,
     comet_home,
     genesis_path,
+    read_home_keys,
     read_node_table,
+    read_signer,
 )
 from chain.app.interfaces import BlockReader, Broadcaster
 from chain.app.ports import Port, check_ports, comet_ports, own_ports, rest_port
-from chain.app.signing import SigningCheck, key_held
+from chain.app.remote_signer import RemoteSigner, check_no_own_key, check_signs, set_remote_signer
+from chain.app.signing import SigningCheck, home_held, key_held
 from chain.app.solo import SoloEngine
 from chain.app.storage import Maker, Storage
 from chain.app.verifier import start_verifier
@@ -184,6 +181,7 @@ class _Node:
             self.metrics.watcher if self.metrics else None,
         )
         self.signing: SigningCheck | None = None
+        self.signer: RemoteSigner | None = None
         self.comet: CometProcess | None = None
         self.ended: HomeError | None = None
         self.announcing = Lock()
@@ -195,9 +193,15 @@ class _Node:
     def _hold_key(self) -> None:
         """Reserve the home's consensus key for this node; raise HomeError if it is missing or another node uses it."""
         comet = comet_home(self.config.home)
-        check_signer(comet)
-        self.stack.enter_context(key_held(comet))
-        self.signing = SigningCheck(comet, read_keys(comet).cons_key, self._end)
+        self.signer = read_signer(self.config.home)
+        if self.signer is None:
+            check_signer(comet)
+            self.stack.enter_context(key_held(comet))
+        else:
+            check_no_own_key(comet)
+            self.stack.enter_context(home_held(comet))
+        cons_key = read_home_keys(self.config.home).cons_key
+        self.signing = SigningCheck(comet, cons_key, self._end, is_remote=self.signer is not None)
 
     def _check_genesis(self) -> None:
         """Raise HomeError if no chain can start from the genesis file, or if the store is of another chain."""
@@ -245,8 +249,9 @@ class _Node:
         managed = self.config.consensus is Consensus.MANAGED
         home = comet_home(self.config.home)
         if managed:
-            self.comet_id = read_keys(home).node_id
+            self.comet_id = read_home_keys(self.config.home).node_id
             set_comet_ports(home, self.config.rpc_port, self.config.comet_metrics_port)
+            set_remote_signer(home, self.signer)
         check_ports(self._own_ports() | (comet_ports(self.config.home) if managed else {}))
         url = f"http://127.0.0.1:{self.config.rpc_port}"
         blocks = CometBlocks(url)
@@ -272,6 +277,7 @@ class _Node:
             binary=find_binary(),
             log_path=log_path(self.config.home).with_name("cometbft.log"),
             policy=self.config.restart_policy,
+            before_start=self._prepare_signer,
             on_start=self._comet_started,
             on_trouble=self._on_comet_trouble,
         )
@@ -282,6 +288,10 @@ class _Node:
         comet.run()
         if self.ended is not None:
             raise self.ended
+
+    def _prepare_signer(self) -> None:
+        if self.signer is not None:
+            self.signer.clear_socket()
 
     def _on_comet_trouble(self, trouble: CometTrouble) -> None:
         if trouble.kind is LogKind.STUCK:
@@ -364,8 +374,15 @@ class _Node:
         view = CometView(f"http://127.0.0.1:{self.config.rpc_port}")
         while comet_pid == self.comet_pid and comet_pid and view.node_id() != self.comet_id:
             time.sleep(_LOOK_AGAIN_SECONDS)
-        if comet_pid == self.comet_pid:
-            self._announce()
+        if comet_pid != self.comet_pid:
+            return
+        if self.signer is not None and (key := view.consensus_key()):
+            try:
+                check_signs(self.signer, key)
+            except HomeError as error:
+                self._end(error)
+                return
+        self._announce()
 
     def _withdraw(self) -> None:
         with self.announcing:

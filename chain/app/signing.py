@@ -121,9 +121,20 @@ def in_use(pid: int) -> HomeError:
 
 @contextmanager
 def key_held(comet_home: Path) -> Iterator[None]:
-    """Reserve the home's consensus key on this machine while the block runs; HomeError if another node holds it."""
+    """Reserve the home and its consensus key on this machine while the block runs; HomeError if another node holds
+    one of them.
+
+    Nothing but this reservation reads the secret of the key, whose name no other program can then take.
+    """
     secret = read_secret(comet_home)
-    with held(_lock_path(comet_home), in_use), secret_held(secret, PURPOSE, in_use):
+    with home_held(comet_home), secret_held(secret, PURPOSE, in_use):
+        yield
+
+
+@contextmanager
+def home_held(comet_home: Path) -> Iterator[None]:
+    """Reserve a home while the block runs; HomeError if another node holds it."""
+    with held(_lock_path(comet_home), in_use):
         yield
 
 
@@ -170,8 +181,15 @@ class SigningCheck:
         comet_home: Path,
         cons_key: bytes,
         end: Callable[[HomeError], None] = lambda error: None,
+        *,
+        is_remote: bool = False,
     ) -> None:
-        """Delete an earlier finding; HomeError if that finding ended the node. ``end`` ends this node."""
+        """Delete an earlier finding; HomeError if that finding ended the node. ``end`` ends this node.
+
+        If ``is_remote``, a remote signer remembers the last signature, and this home does not know it. Then only
+        evidence and CometBFT's log show that another node signs.
+        """
+        self._is_remote = is_remote
         self._home = comet_home
         self._end = end
         path = trouble_path(comet_home)
@@ -193,7 +211,7 @@ class SigningCheck:
                     f"block {request.height} has evidence of two votes of this validator for height {evidence.height}",
                     evidence.height,
                 )
-        if not any(
+        if self._is_remote or not any(
             vote.validator.address == self.address and vote.block_id_flag in _SIGNED_FLAGS
             for vote in request.decided_last_commit.votes
         ):
@@ -221,6 +239,8 @@ class SigningCheck:
 
     def compare(self, view: "CometView") -> None:
         """Compare a vote of this home with the chain's vote at the same height and round."""
+        if self._is_remote:
+            return
         sampled = self._sampled
         if sampled is not None:
             vote = view.precommit(sampled.height, self.address)

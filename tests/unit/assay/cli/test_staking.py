@@ -6,7 +6,8 @@ from base64 import b64encode
 import click
 import pytest
 
-from assay.cli.staking import CONSENSUS_KEY, RATE, VALIDATOR
+from assay.cli.arguments import CONSENSUS_KEY
+from assay.cli.staking import RATE, VALIDATOR
 from tests.support.bounded import SOMEBODY
 from wire.address import operator_address
 
@@ -37,6 +38,11 @@ def test_what_is_no_validator(text: str) -> None:
 def test_a_consensus_key_in_the_form_of_the_sdk_or_of_cometbft(name: str) -> None:
     text = json.dumps({"type": "tendermint/PubKeyEd25519", name: b64encode(bytes(32)).decode()})
     assert CONSENSUS_KEY.convert(text, None, None) == bytes(32)
+
+
+@pytest.mark.parametrize("text", ["ab" * 32, b64encode(b"\xab" * 32).decode()])
+def test_a_consensus_key_as_signers_print_it(text: str) -> None:
+    assert CONSENSUS_KEY.convert(text, None, None) == b"\xab" * 32
 
 
 @pytest.mark.parametrize("text", ["", "[]", "{}", "1", '{"key": 7}', '{"key": "AA=="}', '{"key": "?"}', "null"])
