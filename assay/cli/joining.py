@@ -212,14 +212,13 @@ class Joining:
 
     def create_validator(self, client: "ChainClient", moniker: str, stake: int, commission: int) -> None:
         """Become a validator with the consensus key of the home, if the account is none."""
-        from chain.app.comet_files import read_keys
-        from chain.app.homes import comet_home
+        from chain.app.homes import read_home_keys
         from domain.genesis import DENOM
         from domain.ledger.records import Coin
         from domain.staking.messages import KEY_HEAD, KEY_URL, AnyKey, MsgCreateValidator
         from domain.staking.records import ONE, CommissionRates, Description
 
-        cons_key = read_keys(comet_home(self.context.home)).cons_key
+        cons_key = read_home_keys(self.context.home).cons_key
         known = self._validator(client)
         if known is not None and known.cons_key != cons_key:
             raise CliError(
@@ -278,8 +277,8 @@ class Joining:
     def run_daemon(
         self, config: "ValidatorConfig", stop: Event, promise: Promise | None, bid: StandingBid | None
     ) -> None:
-        """Run the validator's daemon until ``stop``; while it runs, send the promise, place the bid, and wait until the
-        validator is bonded.
+        """Run the validator's daemon until ``stop``; while it runs, send the promise, wait until the validator is
+        bonded, and place the bid.
         """
         from validator.daemon import ValidatorDaemon
 
@@ -307,7 +306,6 @@ class Joining:
         from consumer.lookup import backed_bids
         from domain.market.messages import MsgPlaceBid
         from domain.registry.messages import MsgPromiseAudits
-        from domain.registry.params import RegistryParams
 
         self._report("daemon", f"serves on {config.listen}, published as {config.endpoint}", endpoint=config.endpoint)
         me = self._key.address
@@ -319,24 +317,49 @@ class Joining:
             if promised is not None:
                 speed, rate = promised.audit_speed, promised.audit_rate
                 self._report("promise", f"{flops(speed)}/s and {rate:,} bytes/s for panels", speed=speed, rate=rate)
+            if not self.wait_until_bonded(client, stop):
+                return
             if bid is not None and any(backed_bids(client, me)):
                 self._report("bid", "has one already; change it with `assay bid change`")
             elif bid is not None:
                 placed = MsgPlaceBid(validator=me, offer=bid.offer, capacity=bid.capacity, duration=bid.lasts)
                 self.context.sender(client, self._key).send(placed)
                 self._report("bid", f"{flops(bid.capacity)} at {money(bid.offer.price)} per PFLOP")
-            delay = client.params().of(RegistryParams).beacon_delay
-            began, height = time.monotonic(), client.status().height
-            while not (record := self._validator(client)) or not record.stake:
-                if stop.wait(LOOK_SECONDS):
-                    return
-                status = client.status()
-                if status.height - height > delay + 2 or time.monotonic() - began > STALL_SECONDS:
-                    raise CliError(
-                        f"{me} is not in the validator set at height {status.height}",
-                        "see `assay status`: it is jailed, or needs more stake; then run the command again",
-                    )
-            self._report("bonded", f"in the validator set with {money(record.stake)}", stake=record.stake)
+
+    def wait_until_bonded(self, client: "ChainClient", stop: Event) -> bool:
+        """Wait until the validator is in the validator set, which it enters when its beacon key is valid.
+
+        Return False if ``stop`` ended the wait. Only validators of the set can place bids.
+        """
+        from domain.registry.params import RegistryParams
+
+        me = self._key.address
+        delay = client.params().of(RegistryParams).beacon_delay
+        began = height = client.status().height
+        changed = time.monotonic()
+        told = False
+        while not (record := self._validator(client)) or not record.stake:
+            if record is not None and record.beacon_keys and not told:
+                told = True
+                valid = record.beacon_keys[-1].valid_from
+                self.context.output.note(f"... its beacon key is valid from block {valid}; the chain has {height}")
+            if stop.wait(LOOK_SECONDS):
+                return False
+            now = client.status().height
+            if now > height:
+                height, changed = now, time.monotonic()
+            if height - began > delay + 2:
+                raise CliError(
+                    f"{me} is not in the validator set at height {height}",
+                    "see `assay status`: it is jailed, or needs more stake; then run the command again",
+                )
+            if time.monotonic() - changed > STALL_SECONDS:
+                raise CliError(
+                    f"the chain has no new block since {STALL_SECONDS:.0f} s; it has {height}",
+                    "see `assay status`; when the chain makes blocks again, run the command again",
+                )
+        self._report("bonded", f"in the validator set with {money(record.stake)}", stake=record.stake)
+        return True
 
     def _validator(self, client: "ChainClient") -> "Validator | None":
         from domain.registry.queries import ValidatorsRequest

@@ -118,7 +118,7 @@ def wait_for_fifth(node: Node) -> dict[str, int]:
     return validators_of(node)
 
 
-STEPS = ["home", "node", "coins", "validator", "beacon key", "bond", "daemon", "promise", "bid", "bonded"]
+STEPS = ["home", "node", "coins", "validator", "beacon key", "bond", "daemon", "promise", "bonded", "bid"]
 """The steps of ``assay validator join``, as it reports them."""
 
 
@@ -204,7 +204,7 @@ def test_a_fifth_validator_joins_four_and_leaves_again(tmp_path: Path) -> None:
         with Joining(joiner, *join, *chain, *listen) as joining:
             joining.read_until("validator")  # and it is stopped in the middle
         with Joining(joiner, *join, *bid) as joining:
-            steps = joining.read_until("bonded")
+            steps = joining.read_until("bid")
             assert list(steps) == STEPS
             assert steps["bonded"]["stake"] == 100_000_000
             (power,) = [power for name, power in wait_for_fifth(first).items() if name not in before]
