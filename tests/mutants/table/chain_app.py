@@ -11,8 +11,34 @@ _REFLECTION = "tests/unit/chain/app/test_reflection.py::test_"
 _GATEWAY = "tests/unit/chain/app/rest/test_gateway.py::test_"
 _CONNECTIONS = "tests/unit/chain/app/rest/test_connections.py::test_"
 _FORMS = "tests/unit/chain/app/rest/test_forms.py::test_"
+_FILES = "tests/unit/chain/app/test_comet_files.py::test_"
+_SIGNER = "tests/unit/chain/app/test_remote_signer.py::test_"
 
 MUTANTS = (
+    Mutant(
+        "evidence-expires",
+        "CometBFT drops evidence while the chain could still slash for it",
+        "chain/app/comet_files.py",
+        "    seconds = max(params.of(StakingParams)",
+        "    seconds = min(params.of(StakingParams)",
+        (f"{_FILES}cometbft_keeps_evidence_as_long_as_the_chain_slashes_for_it",),
+    ),
+    Mutant(
+        "own-key-again",
+        "without its remote signer, a validator signs with a key that lies in its home",
+        "chain/app/remote_signer.py",
+        "        if config.get(_ADDRESS):\n",
+        "        if False:\n",
+        (f"{_SIGNER}cometbft_never_falls_back_to_a_key_of_the_home",),
+    ),
+    Mutant(
+        "any-signer",
+        "a signer with any key may sign for a validator",
+        "chain/app/remote_signer.py",
+        "    if key != signer.cons_key:\n",
+        "    if not key:\n",
+        (f"{_SIGNER}another_key_of_the_signer_ends_the_node",),
+    ),
     Mutant(
         "reveal-any-vote",
         "a node votes for a proposal whatever it reveals",

@@ -75,6 +75,17 @@ MUTANTS = (
         (f"{_STAKE_CUTS}::test_a_division_gives_all_and_no_part_more_than_it_is",),
     ),
     Mutant(
+        "answered-amounts",
+        "an undelegation answers without its amount",
+        "chain/state_machine/staking/handlers.py",
+        '    ctx.responses.append(("amount", u64(taken)))\n',
+        "    pass\n",
+        (
+            "tests/unit/chain/state_machine/staking/test_delegations.py"
+            "::test_undelegations_answer_with_the_coins_that_leave",
+        ),
+    ),
+    Mutant(
         "shares-up",
         "shares are rounded up when they are bought",
         "chain/state_machine/staking/shares.py",
