@@ -68,7 +68,9 @@ def _powers(exponents: "range | list[int]") -> torch.Tensor:
 def _shifted(words: torch.Tensor, shifts: "range | list[int]") -> torch.Tensor:
     """Return words that are divided by powers of two and rounded down.
 
-    A word is divided twice, because 2^63 is not an integer of 64 bits.
+    2^63 is not an integer of 64 bits, so for it a word is divided twice.
     """
+    if max(shifts) < WORD - 1:
+        return torch.div(words, _powers(shifts), rounding_mode="floor")
     once = torch.div(words, _powers([shift // 2 for shift in shifts]), rounding_mode="floor")
     return torch.div(once, _powers([shift - shift // 2 for shift in shifts]), rounding_mode="floor")
