@@ -10,17 +10,18 @@ import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
-from math import prod
+from math import cos, pi, prod
 from pathlib import Path
 from statistics import mean
 from time import process_time
 
 import torch
 
+from benchmarks import corpora
 from benchmarks.figures import Figures, Row
 from examples import char_gpt, digits
 from pol.capture.author.codecs import DGC, Dense, Quantised, Sparse, Update
-from pol.capture.author.spec import JobSpec
+from pol.capture.author.spec import Average, JobSpec, Nesterov
 from pol.capture.build import build
 from pol.capture.codecs.table import codec_of
 from pol.capture.graph.capture import capture_program
@@ -36,17 +37,21 @@ from pol.work.segments import run_steps, slot_state
 from pol.work.train import aggregate, share_update
 
 NAME = "updates"
-MODELS = {"digits": digits.job, "char-gpt": char_gpt.job}
 SEEDS = (7, 8, 9)
-SLOTS, ROUND_STEPS, TIMINGS = 4, 10, 7
-ROUNDS = {"digits": 40, "char-gpt": 16}
+SLOTS, TIMINGS = 4, 7
+ROUND_STEPS = {"digits": 10, "char-gpt": 30}
+ROUNDS = {"digits": 40, "char-gpt": 64}
+SPARSE_OUTER: Mapping[str, Average | Nesterov] = {"char-gpt": Nesterov(lr=2.0, momentum=0.0)}
+"""The outer optimizers of updates with few values, where it is not the mean of all slots."""
 BYTES_GOAL, TIME_GOAL = 1 / 128, 0.03
 """Highest acceptable part of FP32 bytes for Sparse, and of a round's time for coding and decoding."""
 GPT2_WIDTH, GPT2_LAYERS, GPT2_TOKENS, GPT2_PLACES = 768, 12, 50_257, 1_024
 GPT2_BATCH = 8 * GPT2_PLACES
 """Tokens per step, for the computed time."""
 TIMED_STEPS = 30
-"""Steps of the round beside which coding and decoding are measured; the losses are those of shorter rounds."""
+"""Steps of the round beside which coding and decoding are measured."""
+HOLDOUT_ROWS = 1_024
+"""Rows of the text that the character GPT is evaluated on."""
 _SMALL = Sparse(keep=16, chunk=1024)
 """Sparse as dense as its default, for models whose tensors are small."""
 CODECS: Mapping[str, tuple[Update, Update]] = {
@@ -59,7 +64,7 @@ CODECS: Mapping[str, tuple[Update, Update]] = {
 """The kinds of update by name: for a large model, and for the small ones."""
 
 
-def run(models: Sequence[str] = tuple(MODELS)) -> Figures:
+def run(models: Sequence[str] = tuple(ROUNDS)) -> Figures:
     """Measure every kind of update on some models, or on all by default."""
     rows = []
     for made in (_large_rows(), *map(_model_rows, models)):
@@ -137,15 +142,38 @@ def _work_per_element(settings: Update) -> float:
 # --- small models --------------------------------------------------------------------------------
 
 
-def _spec(model: str, update: Update, seed: int) -> JobSpec:
+def _text_gpt() -> JobSpec:
+    """Return the job of the character GPT with a text on which long training does not overfit."""
+    text = corpora.text(char_gpt.CONTEXT)
+    steps = ROUNDS["char-gpt"] * ROUND_STEPS["char-gpt"]
+
+    def rate(step: int) -> float:
+        return 3e-3 * min(1.0, (step + 1) / 10) * (0.1 + 0.45 * (1 + cos(pi * step / steps)))
+
     return replace(
-        MODELS[model](),
+        char_gpt.job(),
+        model=char_gpt.CharGPT(text.classes),
+        train=dict(text.train),
+        holdout={name: rows[:HOLDOUT_ROWS] for name, rows in text.holdout.items()},
+        schedule=rate,
+    )
+
+
+MODELS = {"digits": digits.job, "char-gpt": _text_gpt}
+
+
+def _spec(model: str, update: Update, seed: int) -> JobSpec:
+    spec = MODELS[model]()
+    outer = SPARSE_OUTER.get(model, spec.outer) if isinstance(update, (Sparse, DGC)) else spec.outer
+    return replace(
+        spec,
         update=update,
+        outer=outer,
         slots=SLOTS,
         seed=seed,
-        steps=ROUNDS[model] * ROUND_STEPS,
-        round_steps=ROUND_STEPS,
-        segment_steps=ROUND_STEPS,
+        steps=ROUNDS[model] * ROUND_STEPS[model],
+        round_steps=ROUND_STEPS[model],
+        segment_steps=ROUND_STEPS[model],
     )
 
 
