@@ -238,6 +238,27 @@ class HonestValidator:
         del world, me
         return False
 
+    def signs_twice(self, world: "World", me: str) -> bool:
+        """Return whether the next block proves that it signed two blocks of the last height."""
+        del world, me
+        return False
+
+
+class SignsTwice(HonestValidator):
+    """Signs two blocks of one height, once, from a moment (ms) on."""
+
+    honest = False
+
+    def __init__(self, at: int) -> None:
+        self.at = at
+        self.has_signed = False
+
+    def signs_twice(self, world: "World", me: str) -> bool:
+        del me
+        now = not self.has_signed and world.clock.now >= self.at
+        self.has_signed |= now
+        return now
+
 
 class Forger(HonestValidator):
     """Aggregates wrongly."""

@@ -23,7 +23,7 @@ from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.rules import RULEBOOK, Rulebook
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
-from domain.block import TxResult
+from domain.block import Misbehaviour, MisbehaviourKind, TxResult
 from domain.genesis import DENOM
 from domain.keys import RoundKey, ShareKey
 from domain.ledger.messages import MsgDepositBond, MsgSend
@@ -45,12 +45,14 @@ from localnet.simulator.actors.assembly import AssemblyActor
 from localnet.simulator.actors.challenger import ChallengerActor
 from localnet.simulator.actors.consumer import OrderActor, OrderPlan
 from localnet.simulator.actors.delegator import DelegatorActor, get_staked
+from localnet.simulator.actors.operator import OperatorActor
 from localnet.simulator.actors.provider import ProviderActor, SentDelivery
+from localnet.simulator.actors.sponsor import SponsorActor
 from localnet.simulator.actors.validator import ValidatorActor
 from localnet.simulator.behaviours import Filler, HonestChallenger, HonestProvider, HonestValidator
 from localnet.simulator.chain import LiveChain
 from localnet.simulator.clock import Clock
-from localnet.simulator.memory_chain import GENESIS_TIME, make_genesis
+from localnet.simulator.memory_chain import GENESIS_TIME, cons_address, cons_key, make_genesis
 from localnet.simulator.network import Network
 from localnet.simulator.training import Job
 from localnet.simulator.watch import Watch
@@ -99,11 +101,15 @@ class ChallengerPlan:
 
 @dataclass(frozen=True)
 class Outage:
-    """Validators that are away for some time (ms). While a third of them is away, no block is made."""
+    """Validators that are away for some time (ms). While a third of them is away, no block is made.
+
+    If ``misses_votes``, their absence counts as that of validators: they may be jailed, and free themselves later.
+    """
 
     at: int
     lasts: int
     names: tuple[str, ...]
+    misses_votes: bool = False
 
 
 @dataclass(frozen=True)
@@ -128,6 +134,7 @@ class Setup:
     challengers: tuple[ChallengerPlan, ...] = ()
     delegators: tuple[str, ...] = ()
     assembly: tuple[str, ...] = ()  # accounts that make proposals
+    sponsors: tuple[str, ...] = ()  # accounts that pay fees of consumers
     outages: tuple[Outage, ...] = ()
     delay: int = 80  # ms, the longest of a message
     twice: int = 0  # of a thousand calls arrive a second time
@@ -161,7 +168,7 @@ class World:
         consumers = sorted({plan.message.consumer for plan in setup.orders})
         members = tuple(plan.address for plan in setup.providers)
         outsiders = (OUTSIDER,) if setup.spam or setup.filler is not None else ()
-        others = (*outsiders, *setup.delegators, *setup.assembly)
+        others = (*outsiders, *setup.delegators, *setup.assembly, *setup.sponsors)
         genesis = make_genesis(
             (*consumers, *members, *others), names, setup.params, coins=setup.coins, stake=setup.stake
         )
@@ -192,6 +199,9 @@ class World:
         self.challengers = {p.name: ChallengerActor(self, p.name, p.behaviour) for p in setup.challengers}
         self.delegators = {name: DelegatorActor(self, name) for name in setup.delegators}
         self.assembly = AssemblyActor(self, setup.assembly) if setup.assembly else None
+        self.sponsors = [SponsorActor(self, name, tuple(consumers)) for name in setup.sponsors]
+        missing = [name for outage in setup.outages if outage.misses_votes for name in outage.names]
+        self.operators = [OperatorActor(self, name) for name in dict.fromkeys(missing)]
         self.watch = Watch(self)
         self._open()
         self.orders = [OrderActor(self, plan) for plan in setup.orders]
@@ -235,6 +245,9 @@ class World:
         for name in outage.names:
             self._away[name] = max(self._away.get(name, 0), self.clock.now + outage.lasts)
             self.validators[name].crash(outage.lasts // 1000)
+        if outage.misses_votes:
+            self.chain.away.update(outage.names)
+            self.clock.after(outage.lasts, lambda: self.chain.away.difference_update(outage.names))
 
     def _is_away(self, name: str) -> bool:
         return self.clock.now < self._away.get(name, 0)
@@ -336,7 +349,8 @@ class World:
                     challenger.hear(closed.key)
 
     def _proposer(self) -> str:
-        names = self.chain.operators
+        _, upcoming, _ = self.chain.sets
+        names = [name for name in self.chain.operators if cons_key(name) in upcoming]
         self._turn += 1
         return names[self._turn % len(names)]
 
@@ -380,7 +394,8 @@ class World:
         self._pool = [pending for _, pending in waiting.values() if not pending.is_spam] + self._pool
         self.chain.time_ns = GENESIS_TIME + self.clock.now * (NS // 1000)
         value = b"\x02" + sha256(f"{self.setup.seed} {proposer} {self.chain.beacon.hex()}".encode()).digest()
-        result = self.chain.block(*txs, seconds=0, proposer=proposer, value=value)
+        misbehaviours = self._misbehaviours()
+        result = self.chain.block(*txs, seconds=0, proposer=proposer, value=value, misbehaviours=misbehaviours)
         for order_id in self.chain.touched:
             self._orders.pop(order_id, None)
         self.chain_clock = HEAD.must(Overlay(self.chain.store)).clock_ns // NS
@@ -391,6 +406,26 @@ class World:
                 self._tell(pending, outcome)
         self.watch.after_block(result)
         return list(result.tx_results)
+
+    def _misbehaviours(self) -> tuple[Misbehaviour, ...]:
+        """Return the evidence that the next block has."""
+        height = self.chain.height
+        return tuple(
+            Misbehaviour(
+                kind=MisbehaviourKind.DUPLICATE_VOTE,
+                validator=cons_address(name),
+                height=height,
+                time_ns=self.chain.time_ns,
+                power=self.chain.sets[0].get(cons_key(name), 0),
+            )
+            for name, actor in self.validators.items()
+            if height > 1 and actor.behaviour.signs_twice(self, name)
+        )
+
+    def _granter(self, messages: tuple[Message, ...]) -> str:
+        """Return the sponsor that pays the fee of a transaction; empty if there is none."""
+        signer = _signer(messages[0])
+        return next((one.name for one in self.sponsors if one.pays_for(signer, messages)), "")
 
     def _spam(self) -> list[Pending]:
         """Return what an outsider sends to fill the next block, as long as it can pay."""
@@ -404,13 +439,15 @@ class World:
 
     def _sign(self, pending: Pending, sequence: int) -> Tx:
         """Return a transaction: duties offer the lowest price, others a quarter more, spam twice the gas price."""
-        tx = self.chain.tx(*pending.messages, sequence=sequence)
+        granter = self._granter(pending.messages)
+        tx = self.chain.tx(*pending.messages, sequence=sequence, granter=granter)
         gas, price = tx.gas_limit, self.gas_price * 5 // 4
         if pending.is_spam:
             gas, price = SPAM_GAS, 2 * self.gas_price
         elif pending.in_lane:
             price = self.setup.params.of(LedgerParams).min_gas_price_millionths
-        return self.chain.tx(*pending.messages, sequence=sequence, gas_limit=gas, fee=-(-gas * price // 10**6))
+        fee = -(-gas * price // 10**6)
+        return self.chain.tx(*pending.messages, sequence=sequence, gas_limit=gas, fee=fee, granter=granter)
 
     @property
     def gas_price(self) -> int:
