@@ -402,12 +402,12 @@ class Configuration:
 
 def _read(path: Path) -> Iterator[tuple[str, str | int]]:
     try:
-        tables = tomllib.loads(path.read_text()) if path.exists() else {}
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        values = list(_flat(tomllib.loads(path.read_text()))) if path.exists() else []
+    except (ValueError, RecursionError) as error:  # also bytes that are no text, and numbers with too many digits
         raise SettingsError(
             f"the file is not TOML ({error})", "correct this place in the file", field=str(path)
         ) from None
-    for name, value in _flat(tables):
+    for name, value in values:
         setting = BY_NAME.get(name)
         if setting is None:
             raise SettingsError(f"there is no key {name}", _nearest(name), field=str(path))

@@ -312,7 +312,7 @@ def read_genesis(path: Path) -> tuple[Genesis, int]:
     try:
         document = json.loads(path.read_bytes())
         genesis = read(GENESIS, document["app_state"])
-        time_ns = parse_time(document["genesis_time"])
+        time_ns = parse_time(str(document["genesis_time"]))
     except FileNotFoundError:
         raise HomeError(f"{path} does not exist", "run `assay node init` with --genesis FILE") from None
     except (KeyError, TypeError, ValueError, RecursionError, Refusal) as error:

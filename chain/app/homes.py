@@ -205,7 +205,7 @@ def _read_config(path: Path) -> dict[str, Any]:
         return tomllib.loads(path.read_text())
     except FileNotFoundError:
         return {}
-    except tomllib.TOMLDecodeError as error:
+    except (ValueError, RecursionError) as error:  # also bytes that are no text, and numbers with too many digits
         raise HomeError(f"{path} is not TOML ({error})", "correct that line, or restore the file from a copy") from None
 
 

@@ -41,7 +41,7 @@ from chain.app.storage import Maker, Storage
 from chain.app.verifier import start_verifier
 from domain.errors import Refusal
 from domain.proof.params import ProofParams
-from host.addresses import HostPort, bare
+from host.addresses import PORT_MAX, HostPort, bare
 from host.daemon import calm_collector, log_to_file, on_stop_signal
 from host.files import write_whole
 from wire.canonical import IMPLEMENTATION, implementation
@@ -87,23 +87,28 @@ class NodeConfig:
     ) -> "NodeConfig":
         """Return the settings in the table ``node`` of the home's ``config.toml``.
 
-        Raise HomeError if the table is missing.
+        Raise HomeError if the table is missing, or is not that of a node.
         """
         table = read_node_table(home)
-        return cls(
-            home=home,
-            moniker=str(table["moniker"]),
-            grpc_port=int(table["grpc_port"]),
-            rpc_port=int(table["rpc_port"]),
-            consensus=consensus,
-            min_gas_price_millionths=min_gas_price_millionths or int(table.get("min_gas_price_millionths", 0)),
-            grpc_host=str(table.get("grpc_host", "127.0.0.1")),
-            metrics_port=int(table.get("metrics_port", 0)),
-            comet_metrics_port=int(table.get("comet_metrics_port", 0)),
-            rest_host=str(table.get("rest_host", "127.0.0.1")),
-            rest_port=int(table.get("rest_port", 0)),
-            rest_origins=str(table.get("rest_origins", "*")),
-        )
+        try:
+            return cls(
+                home=home,
+                moniker=str(table["moniker"]),
+                grpc_port=_port(table["grpc_port"]),
+                rpc_port=_port(table["rpc_port"]),
+                consensus=consensus,
+                min_gas_price_millionths=min_gas_price_millionths or int(table.get("min_gas_price_millionths", 0)),
+                grpc_host=str(table.get("grpc_host", "127.0.0.1")),
+                metrics_port=_port(table.get("metrics_port", 0)),
+                comet_metrics_port=_port(table.get("comet_metrics_port", 0)),
+                rest_host=str(table.get("rest_host", "127.0.0.1")),
+                rest_port=_port(table.get("rest_port", 0)),
+                rest_origins=str(table.get("rest_origins", "*")),
+            )
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
+            what = f"lacks {error}" if isinstance(error, KeyError) else f"has a wrong value ({error})"
+            reason = f"the table node of {home / 'config.toml'} {what}"
+            raise HomeError(reason, "correct it, or restore the file from a copy") from None
 
     @property
     def grpc(self) -> str:
@@ -449,6 +454,14 @@ class _NodeMetrics:
     def comet_started(self) -> None:
         """Count a start of CometBFT."""
         self._meters.count(self._metrics.COMET_STARTS)
+
+
+def _port(value: object) -> int:
+    """Return a port of a file; ValueError or TypeError if it is none."""
+    port = int(str(value))
+    if not 0 <= port <= PORT_MAX:
+        raise ValueError(f"{value} is not a port: use 0 to {PORT_MAX}")
+    return port
 
 
 def _check_protobuf() -> None:

@@ -87,7 +87,7 @@ class Services:
         """Return the method with this gRPC path; raise a Refusal if there is none."""
         method = self.methods.get(path)
         if method is None:
-            raise Refusal(UNKNOWN_REQUEST, "path", f"{path} is unknown", "use the path of a gRPC method")
+            raise Refusal(UNKNOWN_REQUEST, "path", f"{path[:128]} is unknown", "use the path of a gRPC method")
         return method
 
     def _open(self, height: int) -> Call:
