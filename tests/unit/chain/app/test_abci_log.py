@@ -87,6 +87,7 @@ def test_logs_that_break_the_grammar(lines: tuple[str, ...], reason: str) -> Non
 def test_a_node_logs_its_calls_in_the_folder_that_the_environment_names(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.delenv(VARIABLE, raising=False)  # tests of networks in the same process have set it
     assert AbciLog.of_environment(tmp_path) is None
     monkeypatch.setenv(VARIABLE, str(tmp_path / "logs"))
     storage = Storage.temporary()
