@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cosmpy.protos.tendermint.abci import types_pb2 as abci
 
 from chain.app.application import AppConfig, Application
 from chain.app.storage import Storage
@@ -121,6 +122,29 @@ def test_killed_around_the_handshake(tmp_path: Path, name: str, moment: str) -> 
             connection.receive(name)
         node.kill()
     finish(tmp_path, 0)
+
+
+OTHERS: dict[str, Any] = {
+    "check_tx": script.check_tx(BLOCKS[1].txs[0]),
+    "query": script.query("/app/version"),
+    "extend_vote": abci.RequestExtendVote(height=2),
+    "verify_vote_extension": abci.RequestVerifyVoteExtension(height=2),
+    "list_snapshots": abci.RequestListSnapshots(),
+}
+"""The calls that decide nothing."""
+
+
+@pytest.mark.parametrize("moment", ["during", "after"])
+@pytest.mark.parametrize("name", OTHERS)
+def test_killed_around_a_call_that_decides_nothing(tmp_path: Path, name: str, moment: str) -> None:
+    with AbciProcess(tmp_path) as node:
+        connection = node.connect()
+        handshake(connection, GENESIS, BLOCKS[:1])
+        connection.send(name, OTHERS[name])
+        if moment == "after":
+            connection.receive(name)
+        node.kill()
+    finish(tmp_path, 1)
 
 
 @pytest.mark.parametrize("death", ["before-write", "after-write"])
