@@ -102,6 +102,9 @@ def values_for(rng: np.random.Generator, program: Program) -> dict[str, Array]:
     """Random elements, and NaN or infinity in one row, so that one machine alone has them."""
     made = {}
     for spec in program.inputs:
+        if spec.dtype == "i64":
+            made[spec.name] = np.array(5)
+            continue
         value = (rng.standard_normal(spec.shape) * 2.0 ** rng.integers(-3, 3)).astype(np.float32)
         if spec.name.startswith("batch.") and rng.random() < 0.3:
             value[int(rng.integers(0, spec.shape[0]))] = rng.choice(np.array([np.nan, np.inf, 2.0**-149], np.float32))
@@ -147,6 +150,10 @@ def combining(kind: str, rows: int = 6) -> Program:
         # The rows of a turn go to other rows in the next one.
         numbers = body.node("argsort", body.node("sum", part, dims=(1,), keepdim=False), dim=0)
         made = body.node("take", state, numbers)
+    elif kind == "drawn":
+        # A random number depends on its place in the whole.
+        drawn = body.node("uniform", body.input("constant.0", "i64", ()), shape=(rows, WIDTH), site=3)
+        made = body.node("add", state, body.node("mul", part, drawn))
     elif kind == "turned":
         square = body.node("slice", part, starts=(0, 0), stops=(WIDTH, WIDTH), steps=(1, 1))
         rest = body.node("slice", part, starts=(WIDTH, 0), stops=(rows, WIDTH), steps=(1, 1))
@@ -159,14 +166,15 @@ def combining(kind: str, rows: int = 6) -> Program:
     x = builder.input("batch.x", "f32", (rows, 4, WIDTH))
     sequence = builder.node("permute", x, dims=(1, 0, 2))
     zero = builder.node("broadcast", builder.constant("f32", (), ZERO), shape=(rows, WIDTH))
-    found = builder.node("repeat", zero, sequence, body=body.build(), count=4, reverse=False)
+    steps = [builder.input("step", "i64", ())] if kind == "drawn" else []
+    found = builder.node("repeat", zero, sequence, *steps, body=body.build(), count=4, reverse=False)
     if kind == "odd":
         found = builder.node("slice", found, starts=(1,), stops=(1 + rows * WIDTH,), steps=(1,))
     builder.output("metric.found", found)
     return builder.build()
 
 
-@pytest.mark.parametrize("kind", ["sum", "product", "moved", "turned", "alike", "odd", "apart"])
+@pytest.mark.parametrize("kind", ["sum", "product", "moved", "drawn", "turned", "alike", "odd", "apart"])
 @pytest.mark.parametrize("divided", [2, 4])
 def test_a_loop_that_combines_rows_stays_whole(kind: str, divided: int) -> None:
     program = combining(kind)

@@ -178,8 +178,8 @@ MUTANTS = (
         (f"{_TURNS}random_loops",),
     ),
     Mutant(
-        "turns-exchange",
-        "a loop whose turns need an exchange is divided",
+        "turns-drawn",
+        "a loop is divided whose body draws random numbers, which depend on their places in the whole",
         "pol/split/turns.py",
         "return [cut for cut in found if cut.is_compiled and result in (None, cut.result)]",
         "return [cut for cut in found if result in (None, cut.result)]",
