@@ -1,10 +1,11 @@
 """A search for the strategy with which a coalition gains most: random strategies, and hill climbing on the gain.
 
-The gain of a strategy is the mean over a few draws of the market, the same for all strategies. The best strategy then
-plays draws that the search never used, so its gain there is not the luck of the choice.
+The gain of a strategy is the mean over a few draws of the market, the same for all strategies. A strategy that clearly
+loses in the first one plays no more of them. The best strategy then plays draws that the search never used, so its gain
+there is not the luck of the choice.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, wait
 from dataclasses import dataclass, field
 from random import Random
@@ -20,10 +21,10 @@ from localnet.simulator.strategies import HONEST, Strategy, describe, make_rando
 from localnet.simulator.world import Setup, World
 from localnet.simulator.worth import play_wealth
 
-DRAWS = 3
-"""Markets in which every strategy is played."""
-MORE_DRAWS = 6
-"""Further markets in which a strategy is played that is better than the best so far."""
+STAGES = (1, 3, 9)
+"""Numbers of markets in which a strategy was played when it is decided whether it goes on."""
+LOSS = 10
+"""A strategy that loses more than this part of honest work's earnings in the first market does not go on."""
 FRESH = 1_000
 """First draw of those that the search does not use."""
 KEPT = 6
@@ -115,8 +116,11 @@ class Climb:
                 self.seen.add(describe(strategy))
                 return strategy
 
-    def is_better(self, gain: float) -> bool:
-        """Return whether a strategy with this gain is among the best."""
+    def goes_on(self, outcomes: Sequence[Outcome]) -> bool:
+        """Return whether a strategy with these outcomes may be among the best."""
+        gain = fmean(outcome.gain for outcome in outcomes)
+        if len(outcomes) == STAGES[0]:
+            return gain * LOSS >= -fmean(outcome.honest for outcome in outcomes)
         return len(self.best) < KEPT or gain > self.best[-1][0]
 
     def take(self, strategy: Strategy, gain: float) -> None:
@@ -159,34 +163,32 @@ def search(
     ``confirm`` is the number of fresh draws in which the best strategy of each coalition is played.
     """
     climbs = [Climb(name, Random(f"search {seed} {name}")) for name in names]
-    running: dict[Future[list[Outcome]], tuple[Climb, Strategy, list[int]]] = {}
+    running: dict[Future[list[Outcome]], tuple[Climb, Strategy, list[Outcome]]] = {}
     begun = 0
 
-    def begin(climb: Climb, strategy: Strategy, draws: range, gains: list[int]) -> None:
-        running[pool.submit(try_strategy, climb.name, strategy, draws)] = climb, strategy, gains
+    def begin(climb: Climb, strategy: Strategy, before: list[Outcome]) -> None:
+        played = len(before)
+        draws = range(played + 1, next(stage for stage in STAGES if stage > played) + 1)
+        running[pool.submit(try_strategy, climb.name, strategy, draws)] = climb, strategy, before
 
     while running or not stop(begun):
         while len(running) < jobs and not stop(begun):
             climb = climbs[begun % len(climbs)]
-            begin(climb, climb.propose(), range(1, DRAWS + 1), [])
+            begin(climb, climb.propose(), [])
             begun += 1
         done, _ = wait(running, return_when=FIRST_COMPLETED) if running else (set(), None)
         for future in done:
-            climb, strategy, gains = running.pop(future)
-            outcomes = future.result()
-            first = len(gains) + 1
-            broken = [(draw, o.failure) for draw, o in enumerate(outcomes, first) if o.failure]
+            climb, strategy, before = running.pop(future)
+            outcomes = [*before, *future.result()]
+            broken = [(draw, o.failure) for draw, o in enumerate(outcomes, 1) if o.failure]
             for draw, what in broken:
                 yield Failure(coalition=climb.name, strategy=strategy, draw=draw, what=what)
-            gains = [*gains, *(outcome.gain for outcome in outcomes)]
-            if broken:
-                climb.tried += 1
-            elif len(gains) == DRAWS and climb.is_better(fmean(gains)):
-                begin(climb, strategy, range(DRAWS + 1, DRAWS + MORE_DRAWS + 1), gains)
-            else:
-                climb.tried += 1
-                if len(gains) > DRAWS and climb.is_better(fmean(gains)):
-                    climb.take(strategy, fmean(gains))
+            if not broken and climb.goes_on(outcomes):
+                if len(outcomes) < STAGES[-1]:
+                    begin(climb, strategy, outcomes)
+                    continue
+                climb.take(strategy, fmean(outcome.gain for outcome in outcomes))
+            climb.tried += 1
     yield from _confirm(pool, climbs, confirm)
 
 
