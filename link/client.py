@@ -34,7 +34,7 @@ class ClusterClient:
     """A client of one validator. Each call has a deadline; a call that did not reach the validator is repeated.
 
     Only calls that failed with UNAVAILABLE are repeated, each time with a new envelope. This is safe, because all calls
-    are idempotent. The wait before a repetition is random, and its bound doubles each time. Several threads may use one
+    are idempotent. The wait before a repetition is random, and its bounds double each time. Several threads may use one
     client.
     """
 
@@ -105,8 +105,10 @@ class ClusterClient:
                 failure = _failure(error)
                 if failure.kind is not ClusterErrorKind.UNREACHABLE or number + 1 == self._tries:
                     raise failure from None
-                # The wait is random so that not all callers come at once after a server's restart.
-                if self._closed.wait(random.uniform(0, min(2.0, 0.1 * 2**number))):
+                # The wait is random so that not all callers come at once after a server's restart. It has a least time,
+                # because gRPC waits before it connects again, and refuses all calls until then.
+                bound = min(2.0, 0.1 * 2**number)
+                if self._closed.wait(random.uniform(bound / 2, bound)):
                     raise failure from None
                 continue
             except ValueError:  # grpc raises it for a closed channel

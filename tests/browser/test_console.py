@@ -10,7 +10,9 @@ import pytest
 from console.records import RecordWatcher
 from console.server import Console
 from consumer.jobs import read_job
+from domain.proof.queries import OrderRequest
 from domain.proof.reasons import ShareReason
+from domain.proof.records import AuditKind
 from tests.browser.chromium import Page
 from tests.support.chain_market import make_terms, submit
 from tests.support.told_market import (
@@ -125,7 +127,9 @@ def test_a_trace_says_who_looked_at_what_and_where_it_differs(
     order_id = cheated(market, terms=terms, deposit=2_000_000)
     market.tell(console.known)
     page.open(f"{console.url}orders/{order_id.hex()}")
-    page.ask("[...document.querySelectorAll('.share.accepted .more')][0].click()")
+    panel = market.chain.ask(OrderRequest(order_id)).panels[0]
+    looked_at = next(place.place for place in panel.places if place.place.kind is AuditKind.SEGMENT)
+    page.ask(f"document.querySelector('.more[href$=\"/1/0/{looked_at.slot}/{looked_at.issue}\"]').click()")
     page.wait("document.querySelector('.strip')")
     # Its page goes on without being loaded again, too: strangers' answers are there, then records of the machine.
     assert page.ask("document.querySelectorAll('.strip li').length") == 9
