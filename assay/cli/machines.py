@@ -106,6 +106,7 @@ def _plan_value(plan: "PlanSummary") -> dict[str, Any]:
     return {
         "stages": plan.stages,
         "rows": len(plan.stages[0]),
+        "parts": plan.parts,
         "is_best": plan.is_best,
         **values,
         "machines": used,
@@ -134,11 +135,21 @@ def _values(plan: "PlanSummary | EndSummary") -> dict[str, Any]:
 
 
 def _all(plans: Sequence["PlanSummary"], title: str) -> "Table":
-    columns = ("stages", "machines per stage", "sent per step", "messages", "memory, at most", "time", "")
+    columns = (
+        "stages",
+        "machines per stage",
+        "parts of a batch",
+        "sent per step",
+        "messages",
+        "memory, at most",
+        "time",
+        "",
+    )
     rows = [
         (
             len(plan.stages),
             len(plan.stages[0]),
+            plan.parts,
             size(plan.cost.bytes),
             plan.cost.messages,
             size(max(own.memory for own in plan.cost.machines)),

@@ -7,9 +7,9 @@ from domain.readable import Readable
 from pol.job.document import Job
 from pol.machines.ends import End, end_of
 from pol.machines.form import CLOSE, OUTER
-from pol.split.costs import LIBRARIES_SIZE, MachineCost, PlanCost, cost_of, rank
+from pol.split.costs import LIBRARIES_SIZE, MachineCost, PlanCost, best_plan, cost_of, rank
 from pol.split.machine import Machine
-from pol.split.plan import Plan, make_plan, shapes
+from pol.split.plan import Plan, shapes
 
 MACHINE_MEMORY = 16 * 2**30
 """Default memory of a machine (bytes)."""
@@ -20,6 +20,7 @@ class PlanSummary(Readable):
     """A plan for one step of a job on several machines.
 
     - ``stages``: the machines of each stage, numbered from 0.
+    - ``parts``: the number of parts in which a batch goes through the stages.
     - ``tensors``: for each machine, the number of changed state tensors whose home it is.
     - ``cost``: bytes, messages, and the work and memory of each machine.
     - ``fits``: whether each machine has enough memory.
@@ -27,6 +28,7 @@ class PlanSummary(Readable):
     """
 
     stages: tuple[tuple[int, ...], ...]
+    parts: int
     tensors: tuple[int, ...]
     cost: PlanCost
     fits: bool
@@ -54,7 +56,7 @@ def plans_of(job: Job, machines: Sequence[Machine]) -> list[PlanSummary]:
     """Return the plans for a job's step: as many stages as possible first, then more and more rows."""
     plans: dict[tuple[tuple[int, ...], ...], Plan] = {}
     for stages, rows in shapes(len(machines)):
-        plan = make_plan(job.document.step, machines, stages, rows)
+        plan = best_plan(job.document.step, machines, (stages, rows))
         plans.setdefault(plan.stages, plan)
     costs = {stages: cost_of(plan) for stages, plan in plans.items()}
     best = min(costs, key=lambda stages: rank(costs[stages], machines))
@@ -65,6 +67,7 @@ def _summary(plan: Plan, cost: PlanCost, is_best: bool) -> PlanSummary:
     homes = list(plan.homes.values())
     return PlanSummary(
         stages=plan.stages,
+        parts=plan.parts,
         tensors=tuple(homes.count(machine) for machine in range(len(plan.machines))),
         cost=cost,
         fits=rank(cost, plan.machines)[0] == 0,

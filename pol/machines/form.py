@@ -122,6 +122,7 @@ class SlotForm:
     has_own_states: bool
     stages: _Positive
     rows: _Positive
+    parts: _Positive
     update_tensors: _Tensors
     used: Annotated[tuple[_Machine, ...], Length(1, _LIST_MAX)]
     data: _Machines

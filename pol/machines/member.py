@@ -74,7 +74,7 @@ class _Slot:
         document = self._job.document
         spec = command.machine
         machine = Machine(speed=spec.speed, memory=spec.memory, bandwidth=spec.bandwidth)
-        plan = make_plan(document.step, [machine] * command.machines, command.stages, command.rows)
+        plan = make_plan(document.step, [machine] * command.machines, command.stages, command.rows, parts=command.parts)
         engine = Engine(command.engine.name, command.engine.device, command.engine.threads)
         computing = backend(engine, bounded=False)
         self._member = Member(plan, number, document.seed, computing)

@@ -83,9 +83,10 @@ class Members:
             machines=spec.machines,
             stages=form.stages,
             rows=form.rows,
+            parts=form.parts,
             engine=EngineSpec(spec.engine.name, spec.engine.device, spec.engine.threads),
             key=key,
-            context=hash_fields("assay/machines", group, form.job_id, u32(form.stages), u32(form.rows)),
+            context=hash_fields("assay/machines", group, form.job_id, *map(u32, (form.stages, form.rows, form.parts))),
             patience_ms=int(1000 * spec.patience),
         )
         joined = self._each(dict.fromkeys(self._links, join), Joined)

@@ -57,6 +57,7 @@ class Join:
     machines: _Number
     stages: _Number
     rows: _Number
+    parts: _Number
     engine: EngineSpec
     key: _Key
     context: _Key

@@ -98,7 +98,8 @@ def forms_of(job: "Job") -> FormOf:
             local_tensors=tuple(document.local_tensors),
             has_own_states=bool(document.slot_states_size),
             stages=len(plan.stages),
-            rows=plan.rows.machines,
+            rows=len(plan.stages[0]),
+            parts=plan.parts,
             update_tensors=tuple(job.update_tensors),
             used=tuple(plan.used),
             data=data_readers(plan),
@@ -113,13 +114,9 @@ def forms_of(job: "Job") -> FormOf:
 def plan_of(document: "JobDocument", spec: GroupSpec) -> "Plan":
     """Return the plan of a group. Raises ExecutionError if there are no such stages and rows."""
     from pol.split.costs import best_plan
-    from pol.split.plan import make_plan
 
-    machines = [spec.machine] * spec.machines
-    if spec.shape is None:
-        return best_plan(document.step, machines)
     try:
-        return make_plan(document.step, machines, *spec.shape)
+        return best_plan(document.step, [spec.machine] * spec.machines, spec.shape)
     except ValueError as error:
         raise ExecutionError("machines", str(error)) from None
 

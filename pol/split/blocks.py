@@ -103,6 +103,6 @@ class _Blocks:
 
     def _take_block(self) -> Iterator[Entry]:
         if self._block:
-            yield sorted(self._block, key=lambda run: run.offset)
+            yield sorted(self._block, key=lambda run: (run.offset, run.first))
         self._block, self._spent = [], 0
         self._made.clear()

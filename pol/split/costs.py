@@ -82,9 +82,20 @@ def cost_of(plan: Plan) -> PlanCost:
     return _Counter(plan).cost()
 
 
-def best_plan(program: Program, machines: Sequence[Machine]) -> Plan:
-    """Return the plan that fits the machines' memories and is the fastest by estimate (see :func:`rank`)."""
-    plans = [make_plan(program, machines, *shape) for shape in shapes(len(machines))]
+PARTS: Final = (1, 2, 4)
+"""Numbers of parts in which a batch may go through stages of one machine."""
+
+
+def best_plan(program: Program, machines: Sequence[Machine], shape: tuple[int, int] | None = None) -> Plan:
+    """Return the plan that fits the machines' memories and is the fastest by estimate (see :func:`rank`).
+
+    With a ``shape``, it has so many stages and machines per stage. Raises ValueError if there is no such plan.
+    """
+    plans = [
+        make_plan(program, machines, stages, rows, parts=parts)
+        for stages, rows in (shapes(len(machines)) if shape is None else (shape,))
+        for parts in (PARTS if rows == 1 < stages else PARTS[:1])
+    ]
     return min(plans, key=lambda plan: rank(cost_of(plan), machines))
 
 
@@ -221,13 +232,15 @@ class _Memory:
         self._roots = program.memory_of()
         self._at_start = {n for n in range(program.first_node) if machine in plan.starts_at(n)}
         self._read: set[int] = set()
-        self._live: dict[tuple[int, bool], set[tuple[int, Part]]] = {}
-        self._sizes: dict[tuple[int, bool], int] = {}
+        # The values that share the memory of a root, of the whole (-1) or of a piece.
+        self._live: dict[tuple[int, int], set[tuple[int, Part]]] = {}
+        self._sizes: dict[tuple[int, int], int] = {}
+        self._places = (-1, *range(plan.rows.machines))
         self._now = self._peak = 0
 
     def add(self, number: int, part: Part, size: int) -> None:
         """Add a part of a value."""
-        key = (self._roots[number], part.division is None)
+        key = (self._roots[number], -1 if part.division is None else part.machine)
         users = self._live.setdefault(key, set())
         if not users and self._roots[number] not in self._at_start:
             self._sizes[key] = size
@@ -240,6 +253,7 @@ class _Memory:
         self._read.add(number)
         if part == WHOLE and number not in self._at_start:
             self.add(number, part, self._program.types[number].size)
+            self._free(number, self._places[1:])
 
     def need(self, size: int) -> None:
         """Note that a node needs so many bytes besides the values."""
@@ -248,13 +262,16 @@ class _Memory:
     def free(self, numbers: Sequence[int]) -> None:
         """Free all parts of some values."""
         for number in numbers:
-            for is_whole in (False, True):
-                key = (self._roots[number], is_whole)
-                users = self._live.get(key, set())
-                gone = {user for user in users if user[0] == number}
-                if gone and gone == users:
-                    self._now -= self._sizes.pop(key, 0)
-                users -= gone
+            self._free(number, self._places)
+
+    def _free(self, number: int, places: Sequence[int]) -> None:
+        for place in places:
+            key = (self._roots[number], place)
+            users = self._live.get(key, set())
+            gone = {user for user in users if user[0] == number}
+            if gone and gone == users:
+                self._now -= self._sizes.pop(key, 0)
+            users -= gone
 
     def size(self) -> int:
         """Return the memory of a process: its libraries, its inputs, and the largest sum of its values."""

@@ -101,7 +101,7 @@ class Member:
 
     def _pieces(self, run: Run) -> _Pieces:
         assert run.cut is not None, "a whole node is part of a block"
-        place, count = run.machines.index(self.machine), self._plan.rows.machines
+        place, count = run.place(self.machine), self._plan.rows.machines
         task = task_of(self._program, run.offset, run.cut, count, self._seed)
         return _Pieces(
             run=run,
@@ -253,6 +253,9 @@ class Member:
         whole = own.get((number, WHOLE))
         if whole is None:
             whole = self._joined(own, number)
+            # A piece can be cut from the whole again, and would be in memory twice.
+            for key in [key for key in own if key[0] == number]:
+                del own[key]
             own[number, WHOLE] = whole
         if part.division is None:
             return whole

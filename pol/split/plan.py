@@ -61,13 +61,19 @@ class Send:
 class Run:
     """Machines compute a node: the whole on each of them, or, if ``cut`` is set, a piece each.
 
-    If the cut has an exchange, ``owner`` is the one of ``machines`` that gets the whole result.
+    If the cut has an exchange, ``owner`` is the one of ``machines`` that gets the whole result. The pieces of the
+    machines follow each other, from the piece number ``first`` on.
     """
 
     offset: int
     machines: tuple[int, ...]
     cut: Cut | None = None
     owner: int = 0
+    first: int = 0
+
+    def place(self, machine: int) -> int:
+        """Return the number of a machine's piece."""
+        return self.first + self.machines.index(machine)
 
     @property
     def result(self) -> Divided | None:
@@ -76,7 +82,7 @@ class Run:
 
     def reads(self, program: Program, machine: int) -> list[tuple[int, Part]]:
         """Return the numbers of the operands, with the part of each that a machine needs."""
-        place, args = self.machines.index(machine), program.nodes[self.offset].args
+        place, args = self.place(machine), program.nodes[self.offset].args
         divisions = [None if self.cut is None else self.cut.operand(index) for index in range(len(args))]
         return [
             (arg, WHOLE if division is None else Part(division, place))
@@ -85,7 +91,7 @@ class Run:
 
     def makes(self, program: Program, machine: int) -> tuple[int, Part]:
         """Return the number of the result, with the part of it that a machine has afterwards without an exchange."""
-        part = WHOLE if self.result is None else Part(self.result, self.machines.index(machine))
+        part = WHOLE if self.result is None else Part(self.result, self.place(machine))
         return program.first_node + self.offset, part
 
 
@@ -97,7 +103,8 @@ class Plan:
     """A plan: the stages, the homes of the changed state tensors, and all actions of a step in order.
 
     ``stages`` has the machines of each stage. ``batch`` has the names of the inputs that hold the rows of a batch.
-    ``ends_at`` has the machine that returns each output.
+    ``ends_at`` has the machine that returns each output. If ``parts`` is more than one, a batch goes through the stages
+    in so many pieces, one after another.
     """
 
     program: Program
@@ -108,6 +115,7 @@ class Plan:
     rows: Rows
     actions: tuple[Action, ...]
     ends_at: Mapping[str, int]
+    parts: int = 1
 
     @cached_property
     def last_actions(self) -> tuple[tuple[int, ...], ...]:
@@ -147,8 +155,7 @@ class Plan:
         result = self.type_of(*run.makes(self.program, machine))
         if run.cut is None:
             return node, operands, result
-        place = run.machines.index(machine)
-        attrs = run.cut.attrs(node, operands, result, place, self.rows.machines)
+        attrs = run.cut.attrs(node, operands, result, run.place(machine), self.rows.machines)
         return replace(node, attrs=attrs), operands, result
 
     def starts_at(self, number: int) -> tuple[int, ...]:
@@ -166,16 +173,20 @@ def make_plan(
     stages: int = 1,
     rows: int = 1,
     batch: Collection[str] | None = None,
+    parts: int = 1,
 ) -> Plan:
     """Return the plan with ``stages`` stages of ``rows`` machines each.
 
-    ``rows`` is a power of two, and there are at least ``stages`` x ``rows`` machines.
+    ``rows`` is a power of two, and there are at least ``stages`` x ``rows`` machines. If each stage has one machine, a
+    batch may go through the stages in several ``parts``.
     """
+    if parts < 1 or (parts > 1 and rows > 1):
+        raise ValueError(f"{parts} parts cannot go through stages of {rows} machines")
     if rows < 1 or rows & (rows - 1) or stages < 1 or stages * rows > len(machines):
         raise ValueError(f"{len(machines)} machines cannot form {stages} stages of {rows}")
     named = frozenset(batch_inputs(program) if batch is None else batch)
     given = frozenset(spec.name for spec in program.inputs) - named
-    return _Planner(program, machines, stages, rows, named, given).plan()
+    return _Planner(program, machines, stages, rows, named, given, parts).plan()
 
 
 def plan_end(program: Program, machines: Sequence[Machine]) -> Plan:
@@ -183,31 +194,37 @@ def plan_end(program: Program, machines: Sequence[Machine]) -> Plan:
 
     It reads no batch. Each node is computed by one machine, which reads the tensors that it needs from files.
     """
-    return _Planner(program, machines, len(machines), 1, frozenset(), frozenset()).plan()
+    return _Planner(program, machines, len(machines), 1, frozenset(), frozenset(), 1).plan()
 
 
 def sorted_nodes(program: Program, ranks: Sequence[tuple[int, ...]]) -> list[int]:
-    """Return the offsets of all nodes, each after its operands. Of those that are possible, the lowest rank is next.
+    """Return the offsets of all nodes, each after its operands. Of those that are possible, the lowest rank is next."""
+    first = program.first_node
+    needs = [{arg - first for arg in node.args if arg >= first} for node in program.nodes]
+    return _sorted(needs, [(*rank, offset) for offset, rank in enumerate(ranks)])
 
-    The last number of a rank is that of the value.
+
+def _sorted(needs: Sequence[AbstractSet[int]], ranks: Sequence[tuple[int, ...]]) -> list[int]:
+    """Return the numbers of all tasks, each after those that it ``needs``, and else in the order of their ranks.
+
+    The last number of a rank is that of the task.
     """
-    readers: list[list[int]] = [[] for _ in program.types]
+    readers: list[list[int]] = [[] for _ in needs]
     missing = []
-    for offset, node in enumerate(program.nodes):
-        args = {arg for arg in node.args if arg >= program.first_node}
-        missing.append(len(args))
-        for arg in args:
-            readers[arg].append(offset)
+    for task, own in enumerate(needs):
+        missing.append(len(own))
+        for needed in own:
+            readers[needed].append(task)
     ready = [rank for rank, count in zip(ranks, missing, strict=True) if not count]
     heapify(ready)
     order = []
     while ready:
-        number = heappop(ready)[-1]
-        order.append(number - program.first_node)
-        for offset in readers[number]:
-            missing[offset] -= 1
-            if not missing[offset]:
-                heappush(ready, ranks[offset])
+        task = heappop(ready)[-1]
+        order.append(task)
+        for reader in readers[task]:
+            missing[reader] -= 1
+            if not missing[reader]:
+                heappush(ready, ranks[reader])
     return order
 
 
@@ -228,6 +245,7 @@ class _Planner:
         rows: int,
         batch: frozenset[str],
         given: frozenset[str],
+        parts: int,
     ) -> None:
         """Prepare a plan. ``given`` has the inputs from which machines compute values wherever they are needed."""
         self._program, self._machines, self._batch, self._given = program, tuple(machines), batch, given
@@ -235,10 +253,16 @@ class _Planner:
         self._is_given = self._find_given()
         settled = settle(program, layers, self._find_free(), self._is_given)
         self._layers = replace(layers, of_value=tuple(settled))
-        self._rows = divide_rows(program, rows, self._batch, self._is_given)
         stages = min(stages, self._layers.count)
+        # One stage waits for no other, so it takes the whole batch at once.
+        self._count = parts if stages > 1 else 1
+        self._rows = divide_rows(program, rows * self._count, self._batch, self._is_given, alone=self._count > 1)
         self._stages = tuple(tuple(range(rows * stage, rows * (stage + 1))) for stage in range(stages))
         self._stage_of_layer = self._cut()
+        self._stage_of = [self._stage_of_layer[layer] for layer in self._layers.of_value]
+        self._is_awaited = self._find_awaited(self._stage_of)
+        if self._count > 1:
+            self._rows = replace(self._rows, cuts=self._cuts_of_parts())
         self._homes = self._find_homes()
         self._owners = self._find_owners()
         self._needed = self._find_needed()
@@ -382,12 +406,13 @@ class _Planner:
             rows=self._rows,
             actions=(),
             ends_at={},
+            parts=self._count,
         )
         for number in range(program.first_node):
             for machine in made.starts_at(number):
                 self._parts[number][machine] = {WHOLE}
-        for offset in self._order():
-            self._run(offset)
+        for offset, first in self._order_of_parts() if self._count > 1 else [(at, 0) for at in self._order()]:
+            self._run(offset, first)
         ends_at = {name: self._end(name, number) for name, number in program.outputs.items()}
         return replace(made, actions=tuple(self._actions), ends_at=ends_at)
 
@@ -401,15 +426,81 @@ class _Planner:
         program = self._program
         if len(self._stages) == 1:
             return list(range(len(program.nodes)))
-        stages = [self._stage_of_layer[layer] for layer in self._layers.of_value]
-        is_awaited, is_late = self._find_awaited(stages), self._find_late(stages)
+        stages, is_late = self._stage_of, self._find_late(self._stage_of)
         ranks = []
         for number in range(program.first_node, len(program.types)):
-            if is_awaited[number]:
+            if self._is_awaited[number]:
                 ranks.append((0, stages[number], number))
             else:
                 ranks.append((2, 0, number) if is_late[number] else (1, stages[number], number))
         return sorted_nodes(program, ranks)
+
+    def _cuts_of_parts(self) -> tuple[Cut | None, ...]:
+        """Return the cuts of nodes that are computed part by part, so that stages compute parts at the same time.
+
+        They are the products, what another stage waits for, and what these need. All else is computed for the whole
+        batch at once, such as the gradients of weights.
+        """
+        program = self._program
+        cuts: list[Cut | None] = list(self._rows.cuts)
+        is_read = [False] * len(program.types)
+        for offset in reversed(range(len(program.nodes))):
+            number, node, cut = program.first_node + offset, program.nodes[offset], cuts[offset]
+            is_own = not self._is_given[number] and (self._is_awaited[number] or node.op in PRODUCTS)
+            if cut is None or not (is_own or is_read[number]):
+                cuts[offset] = None
+                continue
+            for index, arg in enumerate(node.args):
+                is_read[arg] |= cut.operand(index) is not None
+        return tuple(cuts)
+
+    def _order_of_parts(self) -> list[tuple[int, int]]:
+        """Return the order of all nodes and parts, as pairs of a node's offset and the number of the part.
+
+        A part crosses from stage to stage, forwards and then backwards. If a product is ``hops`` crossings after the
+        first one, its part p is for turn hops + p, and what needs no product is for turn 0. So stages compute different
+        parts in the same turn. What crossed most comes first in a turn, because other stages wait for it. Gradients of
+        weights come last, in the usual order.
+        """
+        program, first = self._program, self._program.first_node
+        is_late, count = self._find_late(self._stage_of), self._count
+        hops, is_heavy = [0] * len(program.types), [False] * len(program.types)
+        of_node: list[list[int]] = []
+        tasks: list[tuple[int, int]] = []
+        needs: list[set[int]] = []
+        ranks: list[tuple[int, ...]] = []
+        turns: list[int] = []
+        for offset, (node, cut) in enumerate(zip(program.nodes, self._rows.cuts, strict=True)):
+            number = first + offset
+            steps = [self._crosses(arg, number) for arg in node.args]
+            hops[number] = max((hops[arg] + step for arg, step in zip(node.args, steps, strict=True)), default=0)
+            is_heavy[number] = node.op in PRODUCTS or any(is_heavy[arg] for arg in node.args)
+            own = list(range(len(tasks), len(tasks) + (1 if cut is None else count)))
+            of_node.append(own)
+            for part, task in enumerate(own):
+                tasks.append((offset, part))
+                needed, turn = set[int](), hops[number] + part if cut is not None and is_heavy[number] else 0
+                for index, (arg, step) in enumerate(zip(node.args, steps, strict=True)):
+                    if arg >= first:
+                        division, all_parts = None if cut is None else cut.operand(index), of_node[arg - first]
+                        is_same = division is not None and division == self._rows.division(program, arg)
+                        these = [all_parts[part]] if is_same else all_parts
+                        needed.update(these)
+                        turn = max(turn, *(turns[other] + step for other in these))
+                needs.append(needed)
+                turns.append(turn)
+                if cut is not None or self._is_awaited[number]:
+                    ranks.append((0, turn, -hops[number], number, task))
+                elif is_late[number]:
+                    ranks.append((2, 0, 0, number, task))
+                else:
+                    ranks.append((1, self._stage_of[number], 0, number, task))
+        return [tasks[task] for task in _sorted(needs, ranks)]
+
+    def _crosses(self, arg: int, number: int) -> bool:
+        """Return whether an operand of more than one element comes from another stage."""
+        is_there = self._stage_of[arg] == self._stage_of[number] or self._is_given[arg]
+        return not is_there and self._program.types[arg].elements > 1
 
     def _find_awaited(self, stages: Sequence[int]) -> list[bool]:
         """Return for each value whether another stage needs it for a product, at once or by way of other values.
@@ -452,11 +543,11 @@ class _Planner:
         self._bring_whole(number, machine)
         return machine
 
-    def _run(self, offset: int) -> None:
+    def _run(self, offset: int, first: int) -> None:
         number = self._program.first_node + offset
         cut = self._rows.cuts[offset]
         for machines in self._groups(offset, self._needed[number]):
-            for place, machine in enumerate(machines):
+            for place, machine in enumerate(machines, first):
                 for index, arg in enumerate(self._program.nodes[offset].args):
                     division = cut.operand(index) if cut is not None else None
                     if division is None:
@@ -464,11 +555,11 @@ class _Planner:
                     else:
                         self._bring_piece(arg, machine, Part(division, place))
             owner = self._owners[number]
-            self._actions.append(Run(offset=offset, machines=machines, cut=cut, owner=owner))
+            self._actions.append(Run(offset=offset, machines=machines, cut=cut, owner=owner, first=first))
             if cut is not None and cut.has_exchange:
                 self._parts[number][owner] = {WHOLE}
                 continue
-            for place, machine in enumerate(machines):
+            for place, machine in enumerate(machines, first):
                 division = None if cut is None else cut.result
                 part = WHOLE if division is None else Part(division, place)
                 self._parts[number].setdefault(machine, set()).add(part)

@@ -56,11 +56,13 @@ def task_of(program: Program, offset: int, cut: Cut, machines: int, seed: int = 
     )
 
 
-def divide_rows(program: Program, machines: int, batch: Collection[str], is_given: Sequence[bool]) -> Rows:
+def divide_rows(
+    program: Program, machines: int, batch: Collection[str], is_given: Sequence[bool], *, alone: bool = False
+) -> Rows:
     """Return how a program is divided among machines, a power of two.
 
     ``batch`` has the names of the inputs whose first dimension holds the rows of a batch. ``is_given`` says for each
-    value whether it does not depend on a batch.
+    value whether it does not depend on a batch. If the pieces are ``alone``, there is no exchange between them.
     """
     inputs = frozenset(
         number
@@ -70,7 +72,7 @@ def divide_rows(program: Program, machines: int, batch: Collection[str], is_give
     known: list[Divided | None] = [Division(0) if number in inputs else None for number in range(program.first_node)]
     cuts: list[Cut | None] = []
     for offset in range(len(program.nodes)):
-        cut = _cheapest(program, offset, [known[arg] for arg in program.nodes[offset].args], machines)
+        cut = _cheapest(program, offset, [known[arg] for arg in program.nodes[offset].args], machines, alone=alone)
         cuts.append(cut)
         known.append(cut.result if cut is not None else None)
     _narrow(program, machines, cuts, known, is_given)
@@ -93,7 +95,9 @@ def follow_rows(program: Program, batch: Collection[str]) -> list[Division | Non
     return known
 
 
-def _cheapest(program: Program, offset: int, known: Sequence[Divided | None], machines: int) -> Cut | None:
+def _cheapest(
+    program: Program, offset: int, known: Sequence[Divided | None], machines: int, *, alone: bool
+) -> Cut | None:
     """Return the cut of a node that needs the fewest bytes, or None if that is the whole node."""
     node = program.nodes[offset]
     types = [program.types[arg] for arg in node.args]
@@ -107,6 +111,8 @@ def _cheapest(program: Program, offset: int, known: Sequence[Divided | None], ma
         gathered = divided[:dropped]
         wanted = [None if arg in gathered else division for arg, division in zip(node.args, known, strict=True)]
         for cut in _cuts(program, offset, wanted, machines):
+            if alone and cut.has_exchange:
+                continue
             cost = machines * sum(program.types[arg].size for arg in gathered)
             if cut.has_exchange:
                 pieces = [_piece(value, cut.operand(index), 0, machines) for index, value in enumerate(types)]

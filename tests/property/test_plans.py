@@ -109,6 +109,24 @@ def test_random_programs_made_divisible(seed: int) -> None:
         assert outcome(rewritten, inputs, plan) == expected, (stages, rows, batch)
 
 
+PARTS = [(2, 2), (2, 3), (3, 2), (3, 4)]
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32 - 1))
+def test_random_programs_in_parts(seed: int) -> None:
+    """A batch goes through the stages in parts, also one that does not divide, and one with NaN in one part."""
+    rng = np.random.default_rng(seed)
+    program, inputs = shown(rng)
+    program = with_states(program, rng)
+    named = [spec.name for spec in program.inputs if spec.shape and spec.shape[0] > 1]
+    batch = [name for name in named if rng.random() < 0.6]
+    expected = outcome(program, inputs, None)
+    for stages, parts in PARTS:
+        plan = make_plan(program, machines(stages), stages, batch=batch, parts=parts)
+        assert outcome(program, inputs, plan) == expected, (stages, parts, batch)
+
+
 # A step of the character GPT, with a batch that does not divide and with time steps that are no power of two.
 
 
@@ -268,6 +286,75 @@ def test_stages_wait_less_than_in_the_order_of_the_program(stages: int, share: f
     assert sum(own.waiting for own in after.machines) < sum(own.waiting for own in before.machines)
     assert after.bytes == before.bytes
     assert [own.work for own in after.machines] == [own.work for own in before.machines]
+
+
+@pytest.mark.parametrize(("stages", "parts"), [(2, 2), (2, 4), (3, 4), (4, 3)])
+def test_a_step_of_the_gpt_in_parts(stages: int, parts: int) -> None:
+    """A batch of six does not divide by four. Few more bytes cross than with the batch as a whole."""
+    program = gpt_step()
+    plan = make_plan(program, machines(stages), stages, parts=parts)
+    inputs = inputs_of(program)
+    assert outcome(program, inputs, plan) == outcome(program, inputs, None)
+    assert plan.parts == parts
+    cost, whole = cost_of(plan), cost_of(make_plan(program, machines(stages), stages))
+    assert cost.bytes < 1.5 * whole.bytes
+    assert cost.messages > whole.messages
+
+
+def test_stages_work_at_the_same_time_on_parts() -> None:
+    """With much work per node, parts make a step shorter. With little work, each node's own cost makes it longer."""
+    program = wide_step()
+    one = Machine(speed=10**9, memory=2**36, bandwidth=10**10)
+    times = [cost_of(make_plan(program, [one] * 3, 3, parts=parts)).microseconds for parts in (1, 2, 4)]
+    assert times[1] < 0.9 * times[0]
+    assert times[2] < times[1]
+    assert best_plan(program, [one] * 3, (3, 1)).parts == 4
+    assert best_plan(gpt_step(), [one] * 2, (2, 1)).parts == 1
+
+
+def test_gradients_of_weights_are_computed_for_the_whole_batch() -> None:
+    program = wide_step()
+    plan = make_plan(program, machines(2), 2, parts=4)
+    runs = [action for action in plan.actions if isinstance(action, Run)]
+    gradients = [run for run in runs if is_weight_gradient(program, run.offset)]
+    assert gradients
+    assert all(run.cut is None for run in gradients)
+    divided = [run for run in runs if run.cut is not None and program.nodes[run.offset].op == "matmul"]
+    assert {run.first for run in divided} == {0, 1, 2, 3}
+    assert not any(run.cut.has_exchange for run in runs if run.cut is not None)
+    # All parts go through the first stage before it waits for the gradients of the first part.
+    own = [run for run in runs if run.machines == (0,) and run.cut is not None]
+    first_back = next(at for at, run in enumerate(own) if run.offset > max(r.offset for r in own) // 2)
+    assert {run.first for run in own[:first_back]} == {0, 1, 2, 3}
+
+
+@cache
+def wide_step() -> Program:
+    """A deep network with wide layers, whose nodes have much work."""
+    torch.manual_seed(3)
+    layers: list[torch.nn.Module] = []
+    for _ in range(6):
+        layers += [torch.nn.Linear(256, 256), torch.nn.Tanh()]
+    rows = {"x": np.zeros((512, 256), np.float32), "y": np.arange(512) % 5}
+    spec = assay.JobSpec(
+        name="wide",
+        model=torch.nn.Sequential(*layers, torch.nn.Linear(256, 5)),
+        loss=assay.cross_entropy(),
+        train=rows,
+        holdout=rows,
+        batch=256,
+        steps=2,
+        optimizer=assay.SGD(),
+        schedule=0.1,
+    )
+    with TemporaryDirectory() as folder:
+        return build(spec, Path(folder) / "job", check=False).document.step
+
+
+def test_a_batch_goes_in_parts_only_through_stages_of_one_machine() -> None:
+    with pytest.raises(ValueError, match="2 parts cannot go through stages of 2 machines"):
+        make_plan(gpt_step(), machines(4), 2, 2, parts=2)
+    assert make_plan(gpt_step(), machines(1), parts=2).parts == 1
 
 
 def test_rows_alone_keep_the_order_of_the_program() -> None:

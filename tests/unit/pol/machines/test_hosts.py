@@ -271,7 +271,7 @@ def test_the_end_of_a_group_ends_its_meeting(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setenv(PORTS_VARIABLE, PORTS)
     place = Here("node", tmp_path)
     prepared = place.submit(host.prepare, b"group", 0).result(20)
-    command = Join(".", MachineSpec(1, 1, 1), 2, 2, 1, EngineSpec("numpy", "cpu", 1), bytes(32), bytes(32), 60_000)
+    command = Join(".", MachineSpec(1, 1, 1), 2, 2, 1, 1, EngineSpec("numpy", "cpu", 1), bytes(32), bytes(32), 60_000)
     sealed = seal(bytes(32), prepared.public, b"group")
     peers = (host.Peer(1, prepared.address),)
     joining = place.submit(host.join, b"group", 0, (("job.json", FIXTURE / "job.json"),), command, sealed, peers, 0)
