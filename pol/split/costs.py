@@ -126,8 +126,8 @@ class _Counter:
                 self._send(action)
             else:
                 self._run(action)
-            for memory in self._memory:
-                memory.free(dead)
+            for machine, number, part in dead:
+                self._memory[machine].free(number, part)
         total = self._clocks.total
         waiting = [(total - busy) // 1_000 if machine in plan.used else 0 for machine, busy in self._clocks.busy()]
         machines = tuple(map(MachineCost, self._work, self._sent, self._received, self._sizes(), waiting))
@@ -152,7 +152,7 @@ class _Counter:
         else:
             kind = "rows"
         self._count(kind, send.source, send.target, size)
-        self._memory[send.source].read(send.value, WHOLE)
+        self._memory[send.source].read(send.value, send.part)
         self._memory[send.target].add(send.value, send.part, size)
 
     def _run(self, run: Run) -> None:
@@ -259,10 +259,9 @@ class _Memory:
         """Note that a node needs so many bytes besides the values."""
         self._peak = max(self._peak, self._now + size)
 
-    def free(self, numbers: Sequence[int]) -> None:
-        """Free all parts of some values."""
-        for number in numbers:
-            self._free(number, self._places)
+    def free(self, number: int, part: Part) -> None:
+        """Free a part of a value."""
+        self._free(number, [part.machine if part.division is not None else -1])
 
     def _free(self, number: int, places: Sequence[int]) -> None:
         for place in places:

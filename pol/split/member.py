@@ -18,7 +18,7 @@ from pol.limits import LIMITS
 from pol.split.blocks import entries_of
 from pol.split.exchanges import In, Message, Moves, Out, Share, Task, compute_piece, forms_of_types, take_part
 from pol.split.pieces import Divided, cut, join
-from pol.split.plan import WHOLE, Part, Plan, Run, Send
+from pol.split.plan import WHOLE, HeldPart, Part, Plan, Run, Send, last_needs
 from pol.split.rows import task_of
 from pol.state.arrays import Array, array_from_bytes
 from pol.values import TensorSpec
@@ -161,26 +161,31 @@ class Member:
         return key
 
     def _uses(self, entry: Send | _Block | _Pieces) -> set[int]:
-        if isinstance(entry, Send):
-            return {entry.value} if entry.source == self.machine else set()
-        return {number for number, _ in (entry.inputs if isinstance(entry, _Block) else entry.reads)}
+        return {number for number, _ in self._reads(entry)}
 
-    def _results(self, entry: Send | _Block | _Pieces) -> set[int]:
+    def _reads(self, entry: Send | _Block | _Pieces) -> Sequence[Key]:
         if isinstance(entry, Send):
-            return {entry.value}
+            return [(entry.value, entry.part)] if entry.source == self.machine else []
+        return entry.inputs if isinstance(entry, _Block) else entry.reads
+
+    def _results(self, entry: Send | _Block | _Pieces) -> list[Key]:
+        if isinstance(entry, Send):
+            return [(entry.value, entry.part)]
         if isinstance(entry, _Block):
-            return {number for number, _ in (*entry.outputs, *entry.reshapes)}
-        return {self._program.first_node + entry.run.offset}
+            return [*entry.outputs, *entry.reshapes]
+        if entry.run.cut is not None and entry.run.cut.has_exchange:
+            return [(self._program.first_node + entry.run.offset, WHOLE)]
+        return [entry.run.makes(self._program, self.machine)]
 
-    def _last_uses(self) -> list[set[int]]:
-        """Return for each entry of the schedule the values that this machine does not need afterwards."""
-        last: dict[int, int] = {}
+    def _last_uses(self) -> list[set[Key]]:
+        """Return for each entry of the schedule the parts of values that this machine does not need afterwards."""
+        last: dict[HeldPart, int] = {}
         for at, entry in enumerate(self._moves):
-            last.update(dict.fromkeys(self._uses(entry) | self._results(entry), at))
-        dead: list[set[int]] = [set() for _ in self._moves]
-        for number, at in last.items():
+            last.update({(self.machine, *key): at for key in (*self._reads(entry), *self._results(entry))})
+        dead: list[set[Key]] = [set() for _ in self._moves]
+        for (_, number, part), at in last_needs(last).items():
             if number not in self._ends:
-                dead[at].add(number)
+                dead[at].add((number, part))
         return dead
 
     # A run.
@@ -206,7 +211,7 @@ class Member:
                 (value,) = yield In(entry.source, forms_of_types([self._plan.type_of(entry.value, entry.part)]))
                 held[entry.value, entry.part] = value
                 del value
-            for key in [key for key in held if key[0] in dead]:
+            for key in dead & held.keys():
                 del held[key]
         return {name: self._part(held, program.outputs[name], WHOLE) for name in self.outputs}
 

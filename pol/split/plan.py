@@ -47,6 +47,22 @@ class Part:
 WHOLE = Part()
 
 
+HeldPart = tuple[int, int, Part]
+"""A machine, the number of a value, and the part of the value that the machine has."""
+
+
+def last_needs(last: Mapping[HeldPart, int]) -> dict[HeldPart, int]:
+    """Return when each part is needed last, from when it is read or made last.
+
+    The whole of a value can serve for each part of it, and all parts are joined where the whole is read.
+    """
+    whole: dict[tuple[int, int], int] = {}
+    for (machine, number, _), at in last.items():
+        whole[machine, number] = max(at, whole.get((machine, number), at))
+    needs = {held: max(at, last.get((*held[:2], WHOLE), at)) for held, at in last.items()}
+    return needs | {(*key, WHOLE): at for key, at in whole.items()}
+
+
 @dataclass(frozen=True, slots=True)
 class Send:
     """A machine sends a part of a value to another one."""
@@ -118,21 +134,30 @@ class Plan:
     parts: int = 1
 
     @cached_property
-    def last_actions(self) -> tuple[tuple[int, ...], ...]:
-        """For each action, the numbers of the results that no later action reads and that are not outputs."""
-        last: dict[int, int] = {}
+    def last_actions(self) -> tuple[tuple[HeldPart, ...], ...]:
+        """For each action, the results that a machine has and needs no more: machine, number and part."""
+        last: dict[HeldPart, int] = {}
         for at, action in enumerate(self.actions):
-            if isinstance(action, Send):
-                last[action.value] = at
-                continue
-            last[self.program.first_node + action.offset] = at
-            last.update(dict.fromkeys(self.program.nodes[action.offset].args, at))
-        outputs = set(self.program.outputs.values())
-        dead: list[list[int]] = [[] for _ in self.actions]
-        for number, at in last.items():
-            if number >= self.program.first_node and number not in outputs:
-                dead[at].append(number)
+            last.update(dict.fromkeys(self._touched(action), at))
+        ends = {(machine, self.program.outputs[name]) for name, machine in self.ends_at.items()}
+        dead: list[list[HeldPart]] = [[] for _ in self.actions]
+        for held, at in last_needs(last).items():
+            machine, number, _ = held
+            if number >= self.program.first_node and (machine, number) not in ends:
+                dead[at].append(held)
         return tuple(map(tuple, dead))
+
+    def _touched(self, action: Action) -> Iterator[HeldPart]:
+        """Yield what an action reads and makes."""
+        if isinstance(action, Send):
+            yield from ((machine, action.value, action.part) for machine in (action.source, action.target))
+            return
+        for machine in action.machines:
+            yield from ((machine, number, part) for number, part in action.reads(self.program, machine))
+            if action.cut is None or not action.cut.has_exchange:
+                yield (machine, *action.makes(self.program, machine))
+        if action.cut is not None and action.cut.has_exchange:
+            yield action.owner, self.program.first_node + action.offset, WHOLE
 
     @property
     def used(self) -> tuple[int, ...]:
