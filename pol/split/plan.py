@@ -54,13 +54,18 @@ HeldPart = tuple[int, int, Part]
 def last_needs(last: Mapping[HeldPart, int]) -> dict[HeldPart, int]:
     """Return when each part is needed last, from when it is read or made last.
 
-    The whole of a value can serve for each part of it, and all parts are joined where the whole is read.
+    The whole of a value can serve for each part of it. All parts of one division are joined where the whole is read, or
+    a part of another division.
     """
-    whole: dict[tuple[int, int], int] = {}
-    for (machine, number, _), at in last.items():
-        whole[machine, number] = max(at, whole.get((machine, number), at))
-    needs = {held: max(at, last.get((*held[:2], WHOLE), at)) for held, at in last.items()}
-    return needs | {(*key, WHOLE): at for key, at in whole.items()}
+    by_division: dict[tuple[int, int], dict[Divided | None, int]] = {}
+    for (machine, number, part), at in last.items():
+        known = by_division.setdefault((machine, number), {})
+        known[part.division] = max(at, known.get(part.division, at))
+    needs = {}
+    for (machine, number, part), at in last.items():
+        others = by_division[machine, number].items()
+        needs[machine, number, part] = max([at, *(late for division, late in others if division != part.division)])
+    return needs | {(*key, WHOLE): max(known.values()) for key, known in by_division.items()}
 
 
 @dataclass(frozen=True, slots=True)
