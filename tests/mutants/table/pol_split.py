@@ -199,7 +199,15 @@ MUTANTS = (
         "pol/split/plan.py",
         "                        needed.update(these)\n",
         "",
-        (f"{_PLANS}a_step_of_the_gpt_in_parts",),
+        (f"{_PLANS}random_programs_in_parts",),
+    ),
+    Mutant(
+        "parts-freed",
+        "parts are freed that a part of another division needs",
+        "pol/split/plan.py",
+        "max([at, *(late for division, late in others if division != part.division)])",
+        "at",
+        (f"{_PLANS}random_programs",),
     ),
     Mutant(
         "turns-carry",
