@@ -112,7 +112,7 @@ def _parts(shape: Shape, dims: Sequence[int], division: Division) -> list[tuple[
         for kind, length in own:
             before = parts.pop()[1] if parts and parts[-1][0] == kind else 1
             parts.append((kind, before * length))
-    return [(kind, size) for kind, size in parts if kind == _ROWS or size > 1]
+    return [(kind, size) for kind, size in parts if kind == _ROWS or size != 1]
 
 
 class _LongProducts(_Rewriting):
