@@ -194,7 +194,7 @@ def search(
 
 def _confirm(pool: Executor, climbs: list[Climb], draws: int) -> Iterator[Found | Failure]:
     """Play the best strategy of each coalition in draws that the search did not use."""
-    rows = [(climb, *(climb.best[0] if climb.best else (0.0, HONEST))) for climb in climbs]
+    rows = [(climb, *(climb.best[0] if climb.best else (0.0, dict(HONEST)))) for climb in climbs]
     played = [
         [pool.submit(try_strategy, climb.name, strategy, range(draw, draw + 1)) for draw in _fresh(draws)]
         for climb, _, strategy in rows

@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from concurrent.futures import Executor, Future
 from dataclasses import replace
+from pickle import dumps
 from random import Random
 from typing import Any
 
@@ -90,6 +91,20 @@ def test_a_search_climbs_to_the_strategy_that_gains_most(monkeypatch: pytest.Mon
     assert best.strategy == {key: (option,) for key, option in wanted.items()}
     assert best.tried == 3_000
     assert best.gain.low > 20
+
+
+def test_a_search_in_which_all_lose_plays_honest_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also in other processes, to which only plain values go."""
+
+    def loses(name: str, strategy: Strategy, draws: range) -> list[Outcome]:
+        del name
+        dumps(strategy)
+        return [Outcome(-10 * bool(strategy), 10) for _ in draws]
+
+    monkeypatch.setattr(searching, "try_strategy", loses)
+    (found,) = search(Here(), 1, lambda tried: tried >= 20, 2, ("two providers",))
+    assert isinstance(found, Found)
+    assert (found.strategy, found.gain.mean, found.tried) == ({}, 0, 20)
 
 
 def test_a_search_tells_what_broke(monkeypatch: pytest.MonkeyPatch) -> None:
