@@ -146,11 +146,13 @@ Stop = Callable[[int], bool]
 
 def for_seconds(seconds: float) -> Stop:
     """Return a function that ends a search some time after its first call."""
-    begun: list[float] = []
+    ends: float | None = None
 
     def is_over(_: int) -> bool:
-        begun[:] = begun or [monotonic()]
-        return monotonic() >= begun[0] + seconds
+        nonlocal ends
+        if ends is None:
+            ends = monotonic() + seconds
+        return monotonic() >= ends
 
     return is_over
 

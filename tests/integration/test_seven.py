@@ -30,8 +30,9 @@ RULES = {
     "slashing": {"signed_blocks_window": 20, "min_signed_per_window": 3 * 10**17, "downtime_jail_duration": 5},
     "registry": {"beacon_delay": 10},
 }
-"""What the first founder changes in the genesis file: a validator that misses more than 70 % of 20 blocks is jailed for
-five seconds, and a beacon key is valid after ten blocks. All else is as on any public network."""
+"""Parameters that the first founder changes in the genesis file. A validator that misses more than 70 % of 20 blocks is
+jailed for five seconds, and a beacon key is valid after ten blocks. All else is as on any public network.
+"""
 
 
 class Founder:

@@ -68,14 +68,14 @@ LEAVING = (
     MsgWithdrawBid,
     MsgWithdrawBond,
 )
-"""Messages with which somebody leaves the market, or ends an order."""
+"""Messages that leave the market or end an order."""
 BENDS = 0.06
 """Part of the transactions that are wrong as transactions."""
 
 
 @dataclass
 class Played:
-    """What became of the operations of a seed, by kind of message."""
+    """The operations of a seed that were done and refused, by kind of message."""
 
     seed: int
     blocks: int = 0
@@ -142,7 +142,7 @@ class BusyWorld(World):
                     self.played.done[name] += 1
 
     def _operation(self) -> Message:
-        """Return a message of somebody; in most worlds, those that are in the market rarely leave it."""
+        """Return a message of a random person. In most worlds, people in the market rarely leave it."""
         while True:
             message = self.operations.message()
             is_outside = signer_of(message) in STRANGERS

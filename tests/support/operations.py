@@ -60,7 +60,7 @@ _NAMED = {
     "src": "source",
     "voter": "delegator",
 }
-"""What a field of a message is called in records, where that is not its own name."""
+"""The names that fields of messages have in records, where they differ."""
 
 
 def plain_name(name: str) -> str:
@@ -180,7 +180,7 @@ class Operations:
         return {name: getattr(record, field) for name, field in _shared(made, kind) if _fits(cls, name, record, field)}
 
     def _exec(self, depth: int) -> Message:
-        """Return a message that uses somebody's authorization, or pretends to."""
+        """Return a message that uses an authorization of another person, or pretends to."""
         grants: list[AuthorizationGrant] = self.records.get(AuthorizationGrant, [])
         by_url = {cls.URL: cls for cls in MESSAGES}
         if not grants or self._chance(0.2):

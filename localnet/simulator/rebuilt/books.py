@@ -5,25 +5,23 @@ from functools import singledispatch
 from hashlib import sha256
 from typing import Any
 
+from domain.disputes.events import StandOpened
 from domain.disputes.records import Dispute
 from domain.events import Change
 from domain.genesis import Genesis
 from domain.keys import PanelKey, RoundKey, ShareKey
-from domain.ledger.records import (
-    BondAccount,
-    BondRow,
-    Escrow,
-    Payment,
-)
+from domain.ledger.records import BondAccount, BondRow, Escrow, Payment
 from domain.legs.records import Leg, SlotStart
 from domain.market.records import Bid, Order
 from domain.mint.records import Minter
+from domain.proof.events import DeliveryKeyShown, ShareAccepted
 from domain.proof.records import (
     Panel,
     PanelSeat,
     ReceiptAsk,
     Round,
     Share,
+    ShareRoots,
     ShownDelivery,
 )
 from domain.registry.records import BeaconKey, Provider, Validator
@@ -36,6 +34,18 @@ from localnet.simulator.rebuilt.slashing import SlashingBooks
 from localnet.simulator.rebuilt.staking import StakingBooks
 
 Parts = tuple[bytes, ...]
+
+
+def roots_of(change: ShareAccepted | DeliveryKeyShown | StandOpened) -> ShareRoots:
+    """Return the roots of a share that an event tells."""
+    return ShareRoots(
+        trace_root=change.trace_root,
+        update_root=change.update_root,
+        local_out=change.local_out,
+        metrics=change.metrics,
+        segments=change.segments,
+        steps=change.steps,
+    )
 
 
 class Rebuilt:

@@ -34,12 +34,7 @@ from domain.distribution.records import DistributionTotals, ValidatorRewards, Wi
 from domain.feegrant.records import FeeGrant
 from domain.gov.records import Deposit, Proposal, Vote
 from domain.keys import PanelKey, RoundKey, ShareKey
-from domain.ledger.records import (
-    BondAccount,
-    BondRow,
-    Escrow,
-    Payment,
-)
+from domain.ledger.records import BondAccount, BondRow, Escrow, Payment
 from domain.legs.records import Leg, SlotStart
 from domain.market.records import Bid, Order
 from domain.mint.records import Minter

@@ -13,12 +13,7 @@ from domain.disputes.events import (
 )
 from domain.disputes.records import Dispute, DisputeState
 from domain.keys import PanelKey
-from domain.ledger.records import (
-    CHALLENGE_SLOT,
-    RESULT_SLOT,
-    BondKind,
-    BondRow,
-)
+from domain.ledger.records import CHALLENGE_SLOT, RESULT_SLOT, BondKind, BondRow
 from domain.proof.events import (
     DisputePanelOpened,
     ResultMissed,
@@ -28,11 +23,8 @@ from domain.proof.events import (
     StatesRuled,
 )
 from domain.proof.reasons import ShareReason
-from domain.proof.records import (
-    ShareRoots,
-    ShareState,
-)
-from localnet.simulator.rebuilt.books import Rebuilt, take
+from domain.proof.records import ShareState
+from localnet.simulator.rebuilt.books import Rebuilt, roots_of, take
 from pol.rules.stops import done_work
 
 
@@ -150,14 +142,7 @@ def _(change: StandOpened, books: Rebuilt) -> None:
         state=DisputeState.OPEN,
         share=change.share.ref,
     )
-    roots = ShareRoots(
-        trace_root=change.trace_root,
-        update_root=change.update_root,
-        local_out=change.local_out,
-        metrics=change.metrics,
-        segments=change.segments,
-        steps=change.steps,
-    )
+    roots = roots_of(change)
     work = done_work(books.orders[key.order_id].terms, roots)
     books.change_share(change.share, stand=key.dispute, roots=roots, work=work)
     row = BondRow(

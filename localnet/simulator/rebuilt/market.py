@@ -44,9 +44,7 @@ from domain.market.events import (
 )
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
-from domain.proof.events import (
-    OrderVerified,
-)
+from domain.proof.events import OrderVerified
 from localnet.simulator.rebuilt.books import Rebuilt, take
 
 FROM_DEPOSITS = frozenset(

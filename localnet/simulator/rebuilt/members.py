@@ -4,9 +4,7 @@ from dataclasses import replace
 from hashlib import sha256
 
 from domain.ledger.events import BondDeposited, BondReleased, BondWithdrawing
-from domain.ledger.records import (
-    Withdrawal,
-)
+from domain.ledger.records import Withdrawal
 from domain.registry.events import (
     AuditsPromised,
     BeaconKeyRevoked,

@@ -2,11 +2,7 @@
 
 from dataclasses import replace
 
-from domain.ledger.records import (
-    APPEAL_SLOT,
-    BondKind,
-    BondRow,
-)
+from domain.ledger.records import APPEAL_SLOT, BondKind, BondRow
 from domain.proof.events import (
     AnswerCommitted,
     AnswerRevealed,

@@ -2,14 +2,9 @@
 
 from dataclasses import replace
 
-from domain.disputes.events import (
-    ChallengesWaived,
-)
+from domain.disputes.events import ChallengesWaived
 from domain.keys import ShareKey
-from domain.ledger.records import (
-    BondKind,
-    BondRow,
-)
+from domain.ledger.records import BondKind, BondRow
 from domain.proof.events import (
     DeliveryFoundWrong,
     DeliveryKeyShown,
@@ -44,11 +39,10 @@ from domain.proof.records import (
     Round,
     Share,
     ShareClaim,
-    ShareRoots,
     ShareState,
     ShownDelivery,
 )
-from localnet.simulator.rebuilt.books import Rebuilt, take
+from localnet.simulator.rebuilt.books import Rebuilt, roots_of, take
 from pol.rules.schedule import share_work
 from pol.rules.stops import done_work
 
@@ -143,14 +137,7 @@ def _(change: ShareRejected, books: Rebuilt) -> None:
 @take.register
 def _(change: ShareAccepted, books: Rebuilt) -> None:
     key = change.share
-    roots = ShareRoots(
-        trace_root=change.trace_root,
-        update_root=change.update_root,
-        local_out=change.local_out,
-        metrics=change.metrics,
-        segments=change.segments,
-        steps=change.steps,
-    )
+    roots = roots_of(change)
     work = done_work(books.orders[key.order_id].terms, roots)
     books.change_share(key, state=ShareState.ACCEPTED, roots=roots, work=work, is_received=True)
     if roots.is_whole:
@@ -186,26 +173,14 @@ def _(change: ShareTaken, books: Rebuilt) -> None:
 
 @take.register
 def _(change: DeliveryReceived, books: Rebuilt) -> None:
-    manifest = DeliveryManifest(
-        root=change.root,
-        key_hash=change.key_hash,
-        segments=change.segments,
-        update_chunks=change.update_chunks,
-        every=change.every,
-    )
+    manifest = _manifest_of(change)
     books.deliveries[change.share] = _delivery(change.share, manifest, change.show_by)
 
 
 @take.register
 def _(change: ReceiptAsked, books: Rebuilt) -> None:
     key = change.share
-    manifest = DeliveryManifest(
-        root=change.root,
-        key_hash=change.key_hash,
-        segments=change.segments,
-        update_chunks=change.update_chunks,
-        every=change.every,
-    )
+    manifest = _manifest_of(change)
     books.asks[key] = ReceiptAsk(
         order_id=key.order_id, leg=key.leg, round=key.round, slot=key.slot, issue=key.issue, manifest=manifest
     )
@@ -228,21 +203,8 @@ def _(change: DeliveryWitnessed, books: Rebuilt) -> None:
 @take.register
 def _(change: DeliveryKeyShown, books: Rebuilt) -> None:
     known = books.deliveries.get(change.share)
-    manifest = DeliveryManifest(
-        root=change.root,
-        key_hash=change.key_hash,
-        segments=change.segments,
-        update_chunks=change.update_chunks,
-        every=change.every,
-    )
-    roots = ShareRoots(
-        trace_root=change.trace_root,
-        update_root=change.update_root,
-        local_out=change.local_out,
-        metrics=change.metrics,
-        segments=change.segments,
-        steps=change.steps,
-    )
+    manifest = _manifest_of(change)
+    roots = roots_of(change)
     show_by = known.show_by if known else 0
     shown = _delivery(change.share, manifest, show_by)
     books.deliveries[change.share] = replace(shown, key=change.key, roots=roots)
@@ -353,6 +315,16 @@ def _(change: RoundVoid, books: Rebuilt) -> None:
     by_validator, at = change.by_validator, change.void_at
     books.rounds[key] = replace(books.rounds[key], void=True, void_at=at, by_validator=by_validator)
     books.change_leg(key.order_id, key.leg, void=books.legs[key.order_id, key.leg].void + 1)
+
+
+def _manifest_of(change: DeliveryReceived | ReceiptAsked | DeliveryKeyShown) -> DeliveryManifest:
+    return DeliveryManifest(
+        root=change.root,
+        key_hash=change.key_hash,
+        segments=change.segments,
+        update_chunks=change.update_chunks,
+        every=change.every,
+    )
 
 
 def _delivery(share: ShareKey, manifest: DeliveryManifest, show_by: int) -> ShownDelivery:

@@ -6,12 +6,14 @@ from chain.state_machine.context import PARAMS
 from chain.state_machine.gov.gas import FOLLOW_GAS
 from chain.state_machine.gov.tables import VOTED_SHARES
 from domain.amount import ASSAY
+from domain.authz.messages import GenericAuthorization, Grant, MsgExec, MsgGrant
 from domain.errors import UNAUTHORIZED
 from domain.gov.messages import MsgUpdateParams, MsgVoteWeighted, ParamChange, WeightedVoteOption
 from domain.gov.records import ProposalStatus, Tally
 from domain.ledger.messages import MsgSend
 from domain.legs.params import LegsParams
 from domain.market.params import MarketParams
+from domain.staking.messages import MsgBeginRedelegate
 from domain.staking.params import StakingParams
 from tests.support.chain_harness import COINS, STAKE, Chain
 from tests.support.chain_market import Market
@@ -215,12 +217,15 @@ def test_an_order_keeps_the_parameters_of_its_beginning() -> None:
 def test_who_votes_pays_for_counts_that_follow_a_delegation() -> None:
     """Each change of a delegation changes the counts of all proposals that the delegator voted on."""
     chain = make_chain()
+    allowed = Grant(GenericAuthorization(MsgBeginRedelegate.URL), None)
+    chain.ok(MsgGrant("bob", "carol", allowed))
     chain.ok(delegate("bob", "v0", PART), delegate("bob", "v1", PART), undelegate("bob", "v1", 7))
     messages = (
         delegate("bob", "v0", PART),
         redelegate("bob", "v0", "v1", PART),
         undelegate("bob", "v0", PART),
         cancel("bob", "v1", 7, chain.height),
+        MsgExec("carol", (redelegate("bob", "v0", "v1", PART),)),
     )
 
     def needed() -> list[int]:
@@ -230,5 +235,5 @@ def test_who_votes_pays_for_counts_that_follow_a_delegation() -> None:
     for number in range(1, 4):
         chain.ok(propose(), vote("bob", proposal=number))
     assert [late - early for early, late in zip(before, needed(), strict=True)] == [
-        count * 3 * FOLLOW_GAS for count in (1, 2, 1, 1)
+        count * 3 * FOLLOW_GAS for count in (1, 2, 1, 1, 2)
     ]

@@ -1,4 +1,4 @@
-"""What a block mints, how the inflation moves, and where the coins go."""
+"""The coins that a block mints, the changes of the inflation, and who gets the coins."""
 
 import pytest
 
@@ -7,6 +7,7 @@ from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.tables import POTS, SUPPLY
 from chain.state_machine.mint.minting import compute_inflation, compute_minted, count_circulating
 from chain.state_machine.mint.tables import MINTER
+from chain.state_machine.store import Overlay
 from domain.amount import MONEY_MAX
 from domain.errors import BAD_FIELD, Refusal
 from domain.ledger.moves import BURNT_POT, FEES_POT
@@ -133,10 +134,10 @@ def test_the_supply_never_exceeds_what_an_amount_can_be() -> None:
     chain = make_minting()
     chain.block()
 
-    def grow(store: object) -> None:
-        more = MONEY_MAX - 5 - SUPPLY.get(store)  # type: ignore[arg-type]
-        SUPPLY.set(store, MONEY_MAX - 5)  # type: ignore[arg-type]
-        POTS.set(store, POTS.get(store, BURNT_POT.name) + more, BURNT_POT.name)  # type: ignore[arg-type]
+    def grow(store: Overlay) -> None:
+        more = MONEY_MAX - 5 - SUPPLY.get(store)
+        SUPPLY.set(store, MONEY_MAX - 5)
+        POTS.set(store, POTS.get(store, BURNT_POT.name) + more, BURNT_POT.name)
 
     chain.change(grow)
     chain.block(seconds=HOUR)

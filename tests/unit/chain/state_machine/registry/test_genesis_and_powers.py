@@ -99,7 +99,9 @@ def test_two_validators_have_two_keys() -> None:
 
 
 FITS = {"payload_fee": {"order_min": MONEY_MAX}, "inflation_min": {"inflation_max": ONE}}
-"""What must change with a parameter so that its whole range is possible. All others need ``payload_fee`` to be 0."""
+"""Parameters that have to change with another one, so that its whole range is possible. For all others, ``payload_fee``
+has to be 0.
+"""
 PARAMETERS = [(component, name, hint) for component, cls in hints_of(Params) for name, hint in hints_of(cls)]
 
 
