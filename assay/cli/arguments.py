@@ -197,7 +197,7 @@ class AddressParam(click.ParamType[str]):
         try:
             check_address(value, "")
         except Refusal as refusal:
-            self.fail(refusal.reason, param, ctx)
+            self.fail(f"{value!r} {refusal.reason}; {refusal.remedy}", param, ctx)
         return str(value)
 
 

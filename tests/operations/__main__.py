@@ -40,6 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--blocks", type=int, default=BLOCKS, help=f"blocks of a seed ({BLOCKS})")
     parser.add_argument("--operations", type=int, default=OPERATIONS, help=f"random messages of a block ({OPERATIONS})")
     options = parser.parse_args(arguments)
+    for name in ("seeds", "blocks", "operations"):
+        if getattr(options, name) < 1:
+            parser.error(f"--{name} must be at least 1, or nothing is played")
     runs, failed = [], 0
     for seed in range(options.first, options.first + options.seeds):
         begun = time.monotonic()
