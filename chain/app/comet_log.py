@@ -211,6 +211,13 @@ SAYINGS: Final = tuple(
             "correct persistent_peers in {home}/config/config.toml",
         ),
         (
+            # CometBFT asks 50 times, for minutes, before it gives up a signature and reports that.
+            r"SignerListener: Error accepting connection",
+            LogKind.RUNS,
+            "no remote signer is connected, so this validator signs nothing",
+            "start the signer, and let it connect to the address in node.remote_signer",
+        ),
+        (
             r"failed signing (?P<act>\w+).*err=\"?(?P<what>exhausted all attempts[^\"]*|signerEndpoint returned[^\"]*)",
             LogKind.RUNS,
             "the remote signer did not sign a {act} ({what})",

@@ -111,6 +111,12 @@ def test_the_signer_remembers_what_it_signed_not_the_home(tmp_path: Path) -> Non
             "the remote signer does not answer (send: endpoint connection timed out)",
         ),
         (
+            "E[2026-01-01|10:00:00.000] SignerListener: Error accepting connection   module=privval"
+            ' err="accept tcp 127.0.0.1:44783: i/o timeout" failures=1',
+            LogKind.RUNS,
+            "no remote signer is connected, so this validator signs nothing",
+        ),
+        (
             'E[2026-01-01|10:00:00.000] failed signing vote   module=consensus height=9 vote="Vote{}" err="exhausted'
             ' all attempts to sign vote: endpoint is not connected"',
             LogKind.RUNS,
