@@ -58,7 +58,9 @@ def _response(message: Message, values: list[tuple[str, bytes]]) -> Any:
 
 
 def _set(response: Any, field: Any, value: bytes) -> None:
-    """Set a field of a response: an id, a number, a time in nanoseconds, or an amount of coins."""
+    """Set a field of a response: an id, a number, a time in nanoseconds, or an amount of coins, also as the only one of
+    a list.
+    """
     number = int.from_bytes(value, "big")
     if field.type == FieldDescriptor.TYPE_BYTES:
         setattr(response, field.name, value)
@@ -68,7 +70,11 @@ def _set(response: Any, field: Any, value: bytes) -> None:
         seconds, nanos = divmod(number, 10**9)
         getattr(response, field.name).CopyFrom(Timestamp(seconds=seconds, nanos=nanos))
     else:
-        getattr(response, field.name).CopyFrom(Coin(denom=DENOM, amount=str(number)))
+        coin = Coin(denom=DENOM, amount=str(number))
+        if field.label == FieldDescriptor.LABEL_REPEATED:
+            getattr(response, field.name).append(coin)
+        else:
+            getattr(response, field.name).CopyFrom(coin)
 
 
 def events_proto(events: Sequence[Event]) -> list[Any]:

@@ -19,6 +19,7 @@ from domain.distribution.moves import COMMUNITY_FUND
 from domain.distribution.params import DistributionParams
 from domain.distribution.records import ATTOS, WithdrawAddress
 from domain.errors import NOT_FOUND, UNAUTHORIZED, WRONG_STATE, Refusal
+from domain.hashing import u64
 from domain.moves import Transfer
 
 # --- MsgSetWithdrawAddress -----------------------------------------------------------------------
@@ -62,7 +63,12 @@ def check_withdraw(ctx: Context, message: MsgWithdrawDelegatorReward) -> None:
 
 def apply_withdraw(ctx: Context, message: MsgWithdrawDelegatorReward, _: None) -> None:
     """Pay the rewards."""
-    withdraw_rewards(ctx, message.delegator_address, message.validator_address)
+    _answer_amount(ctx, withdraw_rewards(ctx, message.delegator_address, message.validator_address))
+
+
+def _answer_amount(ctx: Context, amount: int) -> None:
+    """Put the coins (uassay) that a withdrawal paid into the response to the message."""
+    ctx.responses.append(("amount", u64(amount)))
 
 
 # --- MsgWithdrawValidatorCommission --------------------------------------------------------------
@@ -78,7 +84,7 @@ def check_commission(ctx: Context, message: MsgWithdrawValidatorCommission) -> N
 
 def apply_commission(ctx: Context, message: MsgWithdrawValidatorCommission, _: None) -> None:
     """Pay the commission."""
-    withdraw_commission(ctx, message.validator_address)
+    _answer_amount(ctx, withdraw_commission(ctx, message.validator_address))
 
 
 # --- MsgFundCommunityPool ------------------------------------------------------------------------

@@ -8,6 +8,14 @@ _CODE = "chain/state_machine/distribution/rewards.py"
 
 MUTANTS = (
     Mutant(
+        "answered-withdrawals",
+        "a withdrawal answers without its amount",
+        "chain/state_machine/distribution/handlers.py",
+        '    ctx.responses.append(("amount", u64(amount)))\n',
+        "    pass\n",
+        ("tests/unit/chain/app/services/test_distribution.py::test_withdrawals_answer_with_the_coins_that_they_paid",),
+    ),
+    Mutant(
         "dear-blocks-pay",
         "the validators get the fees that a risen gas price adds",
         _CODE,

@@ -1,18 +1,29 @@
 """``cosmos.distribution`` on a solo node: rewards, commission, and the community pool."""
 
+from hashlib import sha256
 from typing import Any
 
 import pytest
+from cosmpy.protos.cosmos.base.abci.v1beta1.abci_pb2 import TxMsgData
+from cosmpy.protos.cosmos.distribution.v1beta1.tx_pb2 import (
+    MsgWithdrawDelegatorRewardResponse,
+    MsgWithdrawValidatorCommissionResponse,
+)
 
 from chain.app.services.table import METHODS, Services
-from domain.distribution.messages import MsgSetWithdrawAddress, MsgWithdrawDelegatorReward
+from domain.distribution.messages import (
+    MsgSetWithdrawAddress,
+    MsgWithdrawDelegatorReward,
+    MsgWithdrawValidatorCommission,
+)
 from domain.errors import Refusal
 from domain.ledger.records import Coin
 from domain.messages import Message
 from domain.staking.messages import MsgDelegate
 from domain.staking.records import ONE
-from tests.support.solo_node import ALICE, CHAIN_ID, OPERATOR, SoloNode
+from tests.support.solo_node import ALICE, BOB, CHAIN_ID, OPERATOR, SoloNode
 from wire.address import operator_address
+from wire.keys import Key
 from wire.tx import build_tx
 
 DISTRIBUTION = "/cosmos.distribution.v1beta1.Query/"
@@ -28,18 +39,28 @@ def services(node: SoloNode) -> Services:
     return Services(node.app, node.engine)
 
 
-def send(node: SoloNode, sequence: int, message: Message) -> None:
+def send(node: SoloNode, sequence: int, *messages: Message, sender: Key = ALICE) -> str:
+    """Send messages in a block of their own, and return the hash of the transaction."""
     raw = build_tx(
-        [message],
-        ALICE,
+        messages,
+        sender,
         chain_id=CHAIN_ID,
-        account_number=0,
+        account_number=(ALICE, BOB, OPERATOR).index(sender),
         sequence=sequence,
         fee=(Coin("uassay", FEE),),
         gas_limit=200_000,
     )
     assert node.engine.broadcast_sync(raw).code == 0
     node.engine.make_block()
+    return sha256(raw).hexdigest()
+
+
+def answers_of(services: Services, digest: str) -> list[bytes]:
+    """Return the responses to the messages of a transaction, as a wallet reads them."""
+    get = METHODS["/cosmos.tx.v1beta1.Service/GetTx"]
+    found = get.response.FromString(services.call(get.path, get.request(hash=digest).SerializeToString()).data)
+    data = TxMsgData.FromString(bytes.fromhex(found.tx_response.data))
+    return [answer.value for answer in data.msg_responses]
 
 
 def ask(services: Services, name: str, **fields: Any) -> Any:
@@ -67,6 +88,21 @@ def test_rewards_by_delegation_in_all_and_of_the_validator(services: Services, n
     send(node, 2, MsgWithdrawDelegatorReward(ALICE.address, OPERATOR.address))
     (later,) = ask(services, "DelegationRewards", **both).rewards
     assert int(later.amount) < int(coin.amount)
+
+
+def test_withdrawals_answer_with_the_coins_that_they_paid(services: Services, node: SoloNode) -> None:
+    both = {"delegator_address": ALICE.address, "validator_address": VALIDATOR}
+    (owed,) = ask(services, "DelegationRewards", **both).rewards
+    reward = MsgWithdrawDelegatorReward(ALICE.address, OPERATOR.address)
+    answers = answers_of(services, send(node, 2, reward, reward))
+    coins = [MsgWithdrawDelegatorRewardResponse.FromString(answer).amount for answer in answers]
+    expected = [[("uassay", str(int(owed.amount) // ONE))], [("uassay", "0")]]
+    assert [[(coin.denom, coin.amount) for coin in each] for each in coins] == expected
+    (owed,) = ask(services, "ValidatorCommission", validator_address=VALIDATOR).commission.commission
+    commission = MsgWithdrawValidatorCommission(OPERATOR.address)
+    (answer,) = answers_of(services, send(node, 0, commission, sender=OPERATOR))
+    (coin,) = MsgWithdrawValidatorCommissionResponse.FromString(answer).amount
+    assert (coin.denom, coin.amount) == ("uassay", str(int(owed.amount) // ONE))
 
 
 def test_who_is_paid_and_the_whole(services: Services) -> None:
