@@ -6,9 +6,11 @@ from typing import Any, Protocol
 
 from cosmpy.protos.tendermint.abci import types_pb2 as abci
 from cosmpy.protos.tendermint.crypto.keys_pb2 import PublicKey
+from cosmpy.protos.tendermint.types.params_pb2 import ConsensusParams
 
 from chain.app.abci_server import Method
 from chain.app.application import Application
+from chain.app.evidence_rules import EvidenceRules
 from chain.app.interfaces import APP_VERSION, SOFTWARE, SOFTWARE_VERSION
 from domain import codec
 from domain.beacon import Reveal
@@ -153,6 +155,7 @@ class Methods:
                 tx_results=list(map(_tx_result, finalized.items, finalized.result.tx_results)),
                 validator_updates=_validator_updates(finalized.result.validator_updates),
                 app_hash=finalized.app_hash,
+                consensus_param_updates=_param_updates(finalized.evidence),
             )
         )
 
@@ -186,6 +189,11 @@ def _misbehaviour(evidence: Any) -> Misbehaviour:
 
 def _validator_updates(updates: Iterable[ValidatorUpdate]) -> list[Any]:
     return [abci.ValidatorUpdate(pub_key=PublicKey(ed25519=update.cons_key), power=update.power) for update in updates]
+
+
+def _param_updates(evidence: EvidenceRules | None) -> Any:
+    """Return the consensus parameters that change. CometBFT keeps the groups that are absent as they are."""
+    return None if evidence is None else ConsensusParams(evidence=evidence.proto())
 
 
 def _tx_result(item: Reveal | Tx | Refusal, result: TxResult) -> Any:

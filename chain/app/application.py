@@ -18,12 +18,13 @@ from chain.app import smt
 from chain.app.ahead import Ahead
 from chain.app.beacon_keys import BeaconKeys
 from chain.app.event_search import EventSearch
+from chain.app.evidence_rules import EvidenceRules, evidence_rules
 from chain.app.homes import check_names
 from chain.app.interfaces import BlockWatcher, ChainHead, CommittedBlock, CommittedState, StoredTx
 from chain.app.proposals import BlockRoom, choose, encoded_size
 from chain.app.storage import Storage, StoreSnapshot
 from chain.app.turns import TurnQueue
-from chain.state_machine.context import NodeMemory
+from chain.state_machine.context import PARAMS, NodeMemory
 from chain.state_machine.market.book import LivingBook, book_step, version_of
 from chain.state_machine.market.queries import simulate_match
 from chain.state_machine.mempool import Mempool, simulate_tx
@@ -76,6 +77,7 @@ class Finalized:
     items: tuple[Reveal | Tx | Refusal, ...]
     result: BlockResult
     app_hash: bytes
+    evidence: EvidenceRules | None  # if the block changed them
 
 
 @dataclass(frozen=True, slots=True)
@@ -319,7 +321,13 @@ class Application:
                 txs=_stored_txs(block, raws, result),
                 events=events,
             )
-            return Finalized(_items(block), result, tree.root)
+            before, after = (evidence_rules(PARAMS.get(store)) for store in (Overlay(base.reader), overlay))
+            return Finalized(
+                items=_items(block),
+                result=result,
+                app_hash=tree.root,
+                evidence=after if after != before else None,
+            )
 
     def commit(self) -> ChainHead:
         """Write the finalized block as one atomic batch; afterwards CheckTx and queries see it."""

@@ -16,14 +16,12 @@ from typing import Any
 import tomli_w
 from nacl.signing import SigningKey
 
+from chain.app.evidence_rules import BLOCK_MS, evidence_rules
 from domain import codec
 from domain.errors import Expected, Refusal
 from domain.genesis import GENESIS, Genesis
 from domain.limits import MEMPOOL_BYTES_MAX, MEMPOOL_TXS_MAX, TX_BYTES_MAX
-from domain.params import Params
 from domain.plain import read
-from domain.slashing.params import SlashingParams
-from domain.staking.params import StakingParams
 from host.addresses import HostPort, bare, is_loopback
 
 COMET_BLOCK_BYTES_MAX = MEMPOOL_BYTES_MAX + 4 * 1024 * 1024
@@ -57,7 +55,7 @@ class Timing:
 
     propose: int = 3_000
     vote: int = 1_000
-    commit: int = 1_000
+    commit: int = BLOCK_MS
     gossip_sleep: int = 100
 
 
@@ -269,6 +267,7 @@ def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
 
     Its ``app_state`` has the validators, and CometBFT gets them from InitChain.
     """
+    evidence = evidence_rules(genesis.params)
     document = {
         "genesis_time": _rfc3339(time_ns),
         "chain_id": genesis.chain_id,
@@ -279,7 +278,11 @@ def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
                 "max_bytes": str(COMET_BLOCK_BYTES_MAX),
                 "max_gas": "-1",
             },
-            "evidence": _evidence(genesis.params),
+            "evidence": {
+                "max_age_num_blocks": str(evidence.max_age_blocks),
+                "max_age_duration": str(evidence.max_age_seconds * 10**9),
+                "max_bytes": str(evidence.max_bytes),
+            },
             "validator": {"pub_key_types": ["ed25519"]},
             "version": {"app": str(app_version)},
             "abci": {"vote_extensions_enable_height": "0"},
@@ -288,20 +291,6 @@ def genesis_document(genesis: Genesis, time_ns: int, app_version: int) -> bytes:
         "app_state": codec.to_plain(genesis),
     }
     return (json.dumps(document, indent=2) + "\n").encode()
-
-
-def _evidence(params: Params) -> dict[str, str]:
-    """Return CometBFT's rules for evidence of two signatures: it must not expire while the chain can still slash for
-    it.
-
-    CometBFT drops evidence when its age exceeds both numbers. So a halt of the chain, which ages no blocks, drops none.
-    """
-    seconds = max(params.of(StakingParams).unbonding_time, params.of(SlashingParams).evidence_max_age)
-    return {
-        "max_age_num_blocks": str(seconds * 1_000 // Timing().commit),
-        "max_age_duration": str(seconds * 10**9),
-        "max_bytes": "1048576",
-    }
 
 
 def read_genesis(path: Path) -> tuple[Genesis, int]:

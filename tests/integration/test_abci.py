@@ -19,10 +19,15 @@ from chain.app.beacon_keys import BeaconKeys
 from chain.app.services.app_paths import STORE_PATH
 from chain.app.services.table import Services
 from chain.app.storage import Storage
-from domain.genesis import GenesisAccount
+from chain.state_machine.context import PARAMS
+from chain.state_machine.store import Overlay
+from domain.codec import to_plain
+from domain.genesis import DENOM, GenesisAccount
+from domain.ledger.records import Coin
 from domain.limits import BLOCK_TXS_MAX
 from tests.support import abci_client as script
 from tests.support.abci_client import AbciConnection, BlockScript, handshake
+from tests.support.proposals import change, propose, vote
 from tests.support.small_chain import (
     CHAIN_ID,
     COINS,
@@ -36,6 +41,7 @@ from tests.support.small_chain import (
     transfer,
 )
 from tests.unit.chain.app.test_smt_proof import existence_root, verify_absence
+from wire.tx import build_tx
 
 GENESIS = genesis()
 ACCEPT, REJECT = 1, 2
@@ -125,6 +131,31 @@ def test_a_chain_from_info_to_a_balance(app: App) -> None:
     assert info is not None
     assert (info.hash, info.app_hash) == (block(1, tx).hash, done.app_hash)
     assert app.fatal == []
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "age"), [("unbonding_time", 900, 900), ("evidence_max_age", 800, 800), ("unbonding_time", 300, 0)]
+)
+def test_the_consensus_follows_a_change_of_how_long_stake_can_be_slashed(
+    app: App, name: str, value: int, age: int
+) -> None:
+    """The longer one of two parameters counts: both are 600 s at first. Other consensus parameters stay."""
+    chain = replace(GENESIS, params=GENESIS.params.replace(voting_period=2))
+    component = "staking" if name == "unbonding_time" else "slashing"
+    voter = key(0).address
+    messages = (propose(change(component, name, value), proposer=voter), vote(voter))
+    fee = (Coin(DENOM, 10_000),)
+    tx = build_tx(messages, key(0), chain_id=CHAIN_ID, account_number=0, sequence=0, fee=fee, gas_limit=1_000_000)
+    consensus = app.connect()
+    blocks = [BlockScript(height, cons_address(0), (tx,) if height == 1 else (), chain) for height in range(1, 7)]
+    handshake(consensus, chain, ())
+    done = [run_block(consensus, each) for each in blocks]
+    assert [result.code for result in done[0].tx_results] == [0, 0]
+    assert to_plain(PARAMS.get(Overlay(app.app.view().reader)))[component][name] == value
+    changes = [each.consensus_param_updates for each in done if each.HasField("consensus_param_updates")]
+    assert [[field.name for field, _ in each.ListFields()] for each in changes] == [["evidence"]] * bool(age)
+    for rules in (each.evidence for each in changes):
+        assert (rules.max_age_duration.seconds, rules.max_age_num_blocks, rules.max_bytes) == (age, age, 1 << 20)
 
 
 def test_queries_see_the_last_commit_only(app: App) -> None:

@@ -53,8 +53,8 @@ def outcome_of(answer: Any) -> Any:
     match answer:
         case Started():
             return answer
-        case Finalized(result=result, app_hash=app_hash):
-            return app_hash, result
+        case Finalized(result=result, app_hash=app_hash, evidence=evidence):
+            return app_hash, result, evidence
         case bool():
             return answer
     return None  # CheckTx depends on the node's own settings
@@ -97,13 +97,18 @@ def compare(call: Call, found: Any) -> str:
         return ""
     if call.name != "finalize_block":
         return first_difference(call.outcome, found, call.name)
-    (app_hash, result), (other_hash, other) = call.outcome, found
+    (app_hash, result, evidence), (other_hash, other, other_evidence) = call.outcome, found
     # Transactions come first: an app hash alone does not say what went wrong.
     for at, (one, another) in enumerate(zip(result.tx_results, other.tx_results, strict=False)):
         if one != another:
             return first_difference(one, another, f"block {call.args[0]}, transaction {at},")
     where = f"block {call.args[0]},"
-    return first_difference(result, other, where) or first_difference(app_hash, other_hash, f"{where} app hash")
+    parts = (
+        (result, other, where),
+        (evidence, other_evidence, f"{where} rules for evidence"),
+        (app_hash, other_hash, f"{where} app hash"),
+    )
+    return next(filter(None, (first_difference(*part) for part in parts)), "")
 
 
 # --- followers -----------------------------------------------------------------------------------

@@ -16,6 +16,7 @@ from cosmpy.protos.tendermint.types.params_pb2 import (
 )
 from google.protobuf.timestamp_pb2 import Timestamp
 
+from chain.app.evidence_rules import evidence_rules
 from chain.app.services.method import Call, methods
 from chain.state_machine.context import HEAD, PARAMS
 from chain.state_machine.gas_price import get_gas_price
@@ -46,10 +47,11 @@ def _status(_: Any, call: Call) -> Any:
 
 
 def _consensus_params(_: Any, call: Call) -> Any:
-    gas = PARAMS.get(call.store).of(NodeParams).block_gas
+    current = PARAMS.get(call.store)
     return consensus.QueryParamsResponse(
         params=ConsensusParams(
-            block=BlockParams(max_bytes=BLOCK_BYTES_MAX, max_gas=gas),
+            block=BlockParams(max_bytes=BLOCK_BYTES_MAX, max_gas=current.of(NodeParams).block_gas),
+            evidence=evidence_rules(current).proto(),
             validator=ValidatorParams(pub_key_types=["ed25519"]),
         )
     )

@@ -16,9 +16,20 @@ _SIGNER = "tests/unit/chain/app/test_remote_signer.py::test_"
 
 MUTANTS = (
     Mutant(
+        "evidence-stays",
+        "a proposal that changes how long stake can be slashed leaves the age of evidence in CometBFT as it was",
+        "chain/app/application.py",
+        "evidence=after if after != before else None,\n",
+        "evidence=None,\n",
+        (
+            "tests/integration/test_abci.py"
+            "::test_the_consensus_follows_a_change_of_how_long_stake_can_be_slashed[unbonding_time-900-900]",
+        ),
+    ),
+    Mutant(
         "evidence-expires",
         "CometBFT drops evidence while the chain could still slash for it",
-        "chain/app/comet_files.py",
+        "chain/app/evidence_rules.py",
         "    seconds = max(params.of(StakingParams)",
         "    seconds = min(params.of(StakingParams)",
         (f"{_FILES}cometbft_keeps_evidence_as_long_as_the_chain_slashes_for_it",),

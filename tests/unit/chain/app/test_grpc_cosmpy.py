@@ -28,6 +28,7 @@ from domain.beacon import Reveal
 from domain.errors import UNKNOWN_REQUEST
 from domain.node.params import NodeParams
 from domain.params import local_params
+from domain.staking.params import StakingParams
 from tests.support.solo_node import (
     ALICE,
     BOB,
@@ -96,7 +97,9 @@ def test_blocks_node_and_consensus_parameters(ledger: LedgerClient, node: SoloNo
     assert (block.height, block.chain_id) == (1, CHAIN_ID)
     assert ledger.query_latest_block().height == 2
     assert ledger.query_node_info() is not None
-    assert ledger.query_consensus_params().params.block.max_gas == local_params().of(NodeParams).block_gas
+    consensus = ledger.query_consensus_params().params
+    assert consensus.block.max_gas == local_params().of(NodeParams).block_gas
+    assert consensus.evidence.max_age_duration.seconds == local_params().of(StakingParams).unbonding_time
 
 
 def test_what_a_block_begins_with_is_read_as_a_transaction_of_nobody(ledger: LedgerClient, node: SoloNode) -> None:
