@@ -185,7 +185,7 @@ class _Market:
         self._book.follow(book_step(before, version_of(self._reader), block.changes()))
 
     def _write(self, overlay: Overlay) -> None:
-        self.storage.commit(COMMITTED, overlay.changes(), {})
+        self.storage.commit(COMMITTED, overlay.changes())
 
 
 _VALIDATOR = Validator(
@@ -310,7 +310,7 @@ def _memory(bids: int) -> Row:
         VALIDATORS.put(overlay, replace(_VALIDATOR, operator=row.bid.validator))
         BOND_ACCOUNTS.put(overlay, BondAccount(row.bid.validator, row.free_bond, ()))
         BIDS.put(overlay, row.bid)
-    storage.commit(COMMITTED, overlay.changes(), {})
+    storage.commit(COMMITTED, overlay.changes())
     del overlay, row
     gc.collect()
     tracemalloc.start()

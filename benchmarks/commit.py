@@ -29,19 +29,20 @@ def run() -> Figures:
         bare = best = float("inf")
         for repeat in range(REPEATS):
             changes: Entries = {b"key %d" % n: b"new %d %d" % (n, repeat) for n in random.sample(range(KEYS), size)}
-            nodes = smt.update(storage.snapshot().node, changes).nodes
-            bare = min(bare, _bare(storage._db, {**changes, **nodes}))
-            best = min(best, _commit(storage, changes, nodes))
-        what = f"{size:,} keys, {len(nodes):,} nodes"
+            tree = smt.update(storage.page, changes)
+            pages = {prefix.encode(): page for prefix, page in tree.pages.items()}
+            bare = min(bare, _bare(storage._db, {**changes, **pages}))
+            best = min(best, _commit(storage, changes, tree))
+        what = f"{size:,} keys, {len(pages):,} pages"
         rows.append(Row(f"LevelDB alone, {what}", 1e3 * bare, "ms"))
         rows.append(Row(case=f"Commit, {what}", value=1e3 * best, unit="ms", baseline=1e3 * bare))
     storage.close()
     return Figures(NAME, rows)
 
 
-def _commit(storage: Storage, changes: Entries, nodes: Entries) -> float:
+def _commit(storage: Storage, changes: Entries, tree: smt.TreeUpdate) -> float:
     start = perf_counter()
-    storage.commit(HEAD, changes, nodes)
+    storage.commit(HEAD, changes, tree)
     return perf_counter() - start
 
 

@@ -4,6 +4,7 @@ The tree is in LevelDB. The baseline is the time of the hashes alone: SHA-256 of
 above the leaf.
 """
 
+from collections.abc import Iterable
 from hashlib import sha256
 from random import Random
 from time import perf_counter
@@ -38,24 +39,31 @@ def filled() -> Storage:
     """Return a temporary store with ``KEYS`` keys."""
     storage = Storage.temporary()
     changes: dict[bytes, bytes | None] = {b"key %d" % n: b"value %d" % n for n in range(KEYS)}
-    nodes = smt.update(storage.snapshot().node, changes).nodes
-    storage.commit(HEAD, changes, nodes)
+    storage.commit(HEAD, changes, smt.update(storage.page, changes))
     return storage
 
 
 def _update_rate(storage: Storage, random: Random, size: int) -> tuple[float, float]:
     """Return the number of keys per second that batches of ``size`` keys update, and the number of hashes per key."""
-    read = storage.snapshot().node
     seconds, hashes = 0.0, 0
     for repeat in range(REPEATS):
         changes: dict[bytes, bytes | None] = {
             b"key %d" % n: b"new %d %d" % (n, repeat) for n in random.sample(range(KEYS), size)
         }
         start = perf_counter()
-        result = smt.update(read, changes)
+        smt.update(storage.page, changes)
         seconds += perf_counter() - start
-        hashes += len(result.nodes) + 2 * size
+        hashes += 3 * size + _inner_nodes(storage, changes)
     return REPEATS * size / seconds, hashes / (REPEATS * size)
+
+
+def _inner_nodes(storage: Storage, keys: Iterable[bytes]) -> int:
+    """Return the number of inner nodes above the leaves of keys."""
+    nodes: set[str] = set()
+    for key in keys:
+        path = bin(1 << 256 | int(smt.path_of(key), 16))
+        nodes.update(path[: 3 + depth] for depth in range(len(smt.find_path(storage.page, key).siblings)))
+    return len(nodes)
 
 
 def _hash_rate() -> float:

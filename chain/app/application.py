@@ -86,7 +86,7 @@ class _Base:
 
     head: ChainHead
     reader: Reader  # an overlay without changes, which caches decoded records for all readers
-    snapshot: StoreSnapshot  # Read for nodes of the tree. Until genesis is committed, it is older than ``reader``.
+    snapshot: StoreSnapshot  # Until genesis is committed, it is older than ``reader``.
     uncommitted: Overlay | None  # The state of genesis, which is written together with block 1.
     next: "_Next | None"  # None before InitChain.
 
@@ -105,7 +105,7 @@ class _Pending:
 
     head: ChainHead
     changes: dict[bytes, bytes | None]
-    nodes: dict[bytes, bytes | None]
+    tree: smt.TreeUpdate
     txs: tuple[StoredTx, ...]
     events: tuple[Event, ...]
 
@@ -177,7 +177,7 @@ class Application:
             check_names(genesis)
             overlay = Overlay(snapshot)
             validators = init_chain(overlay, genesis, time_ns, self._rulebook)
-            root = smt.update(snapshot.node, overlay.changes()).root
+            root = smt.update(self._storage.page, overlay.changes()).root
             head = ChainHead(
                 genesis.chain_id,
                 CommittedBlock(height=0, time_ns=time_ns, hash=b"", proposer=b"", app_hash=root),
@@ -305,7 +305,7 @@ class Application:
             changes = overlay.changes()
             if base.uncommitted is not None:
                 changes = {**base.uncommitted.changes(), **changes}
-            tree = smt.update(base.snapshot.node, changes)
+            tree = smt.update(self._storage.page, changes)
             events = _numbered(result, base.head.next_event)
             info = CommittedBlock(
                 height=height,
@@ -317,7 +317,7 @@ class Application:
             self._pending = _Pending(
                 head=ChainHead(base.head.chain_id, info, base.head.next_event + len(events)),
                 changes=changes,
-                nodes=tree.nodes,
+                tree=tree,
                 txs=_stored_txs(block, raws, result),
                 events=events,
             )
@@ -335,7 +335,7 @@ class Application:
             pending = self._pending
             if pending is None:
                 raise RuntimeError("CometBFT called Commit, but no block is finalized")
-            self._storage.commit(pending.head, pending.changes, pending.nodes, pending.txs, pending.events)
+            self._storage.commit(pending.head, pending.changes, pending.tree, pending.txs, pending.events)
             snapshot = self._storage.snapshot()
             base = self._make_base(snapshot.head, Overlay(snapshot), snapshot)
             before, after = version_of(self._base.reader), version_of(base.reader)

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, Final, Protocol
 
+from chain.app.tree_page import Page
 from chain.state_machine.rules import Rulebook
 from chain.state_machine.store import Reader
 from domain.block import BroadcastResult, TxResult
@@ -75,8 +76,8 @@ class ProvableState(Protocol):
     def get(self, key: bytes) -> bytes | None:
         """Return the value of a key of the state, or None."""
 
-    def node(self, position: bytes) -> bytes | None:
-        """Return a node of the state's Merkle tree by its position, or None."""
+    def page(self, prefix: str) -> Page | None:
+        """Return a page of the state's Merkle tree by its prefix, or None."""
 
 
 class QueryPort(Protocol):

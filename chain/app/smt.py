@@ -6,14 +6,16 @@ leaf is that leaf, and any other subtree is an inner node:
     leaf  = SHA-256(0x00 ‖ SHA-256(key) ‖ SHA-256(value))
     inner = SHA-256(0x01 ‖ left ‖ right)
 
-The root depends on the keys and values only, not on the order in which they came. Nodes are stored by their position
-(depth and the bits above), so a new node overwrites the old one, and no old nodes have to be collected later.
+The root depends on the keys and values only, not on the order in which they came. The tree is stored in pages of four
+levels (:mod:`chain.app.tree_page`). A page's prefix is the path to its top in hexadecimal digits, so a new page
+overwrites the old one, and no old pages have to be collected later.
 """
 
 from bisect import bisect_left, insort
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from hashlib import sha256
+from typing import Final
 
 from cosmpy.protos.cosmos.ics23.v1.proofs_pb2 import (
     CommitmentProof,
@@ -25,25 +27,41 @@ from cosmpy.protos.cosmos.ics23.v1.proofs_pb2 import (
     NonExistenceProof,
 )
 
-EMPTY = bytes(32)
-DEPTH = 256
-LEAF_PREFIX = b"\x00"
-INNER_PREFIX = b"\x01"
+from chain.app.tree_page import (
+    EMPTY,
+    INNER_PREFIX,
+    LEAF_PREFIX,
+    LEVELS,
+    NO_PAGE,
+    SLOTS,
+    Page,
+    encode_page,
+    settle,
+)
 
-NodeReader = Callable[[bytes], bytes | None]
-"""A function from a position to its node: 0x00 ‖ value hash ‖ key for a leaf, 0x01 ‖ left ‖ right for an inner node."""
+PageReader = Callable[[str], Page | None]
+"""A function from a prefix to the page there, or None. An empty tree has no pages."""
 
-_Item = tuple[int, bytes, bytes | None]  # path, key, value hash (None: the key is deleted)
-_Subtree = tuple[bytes, bytes | None]  # hash, node
-_NOTHING: _Subtree = (EMPTY, None)
+UPPER_DIGITS: Final = 4
+"""The longest prefix of an upper page: there are at most 69,905 of them, and large blocks change most of those."""
+_DIGITS: Final = 64
+_SLOT_OF: Final = {digit: slot for slot, digit in enumerate("0123456789abcdef")}
+
+_Item = tuple[str, bytes, bytes | None]  # path, key, hash of the leaf (None: the key is deleted)
 
 
 @dataclass(frozen=True, slots=True)
 class TreeUpdate:
-    """The effect of a batch of changes: the new root, and the changed nodes by position (None: deleted)."""
+    """The effect of a batch of changes: the new root, and the changed pages by prefix (None: deleted)."""
 
     root: bytes
-    nodes: dict[bytes, bytes | None]
+    pages: dict[str, bytes | None]
+    # The changed upper pages in the form that the next update reads, for a cache.
+    upper: dict[str, Page]
+
+
+UNCHANGED: Final = TreeUpdate(EMPTY, {}, {})
+"""No update, for a commit without a tree."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,199 +69,199 @@ class TreePath:
     """The path from the root to the place of a key: the siblings from the root down, and the leaf at that place."""
 
     siblings: tuple[bytes, ...]
-    # Key and value hash of the leaf at the place; None if the place is empty. The leaf may be that of another key.
-    leaf: tuple[bytes, bytes] | None
+    # The key of the leaf at the place; None if the place is empty. It may be another key.
+    leaf: bytes | None
 
 
-def path_of(key: bytes) -> int:
-    """Return the path of a key as a number: its SHA-256, whose highest bit is the first branch (1: right)."""
-    return int.from_bytes(sha256(key).digest(), "big")
+def path_of(key: bytes) -> str:
+    """Return the path of a key: its SHA-256 in hexadecimal digits, of four branches each."""
+    return sha256(key).hexdigest()
 
 
-def position(depth: int, prefix: int) -> bytes:
-    """Return the database key of the node at ``depth``; ``prefix`` holds the branches that lead to it, one bit each."""
-    return depth.to_bytes(2, "big") + prefix.to_bytes((depth + 7) // 8, "big")
-
-
-def leaf_hash(key: bytes, value_hash: bytes) -> bytes:
-    """Return the hash of a leaf."""
-    return sha256(LEAF_PREFIX + sha256(key).digest() + value_hash).digest()
-
-
-def root_hash(read: NodeReader) -> bytes:
+def root_hash(read: PageReader) -> bytes:
     """Return the root hash of the stored tree."""
-    return _hash_of(read(position(0, 0)))
+    page = read("")
+    return EMPTY if page is None else page.root
 
 
-def update(read: NodeReader, changes: Mapping[bytes, bytes | None]) -> TreeUpdate:
+def update(read: PageReader, changes: Mapping[bytes, bytes | None]) -> TreeUpdate:
     """Return the effect on the stored tree of setting (or, with None, deleting) all keys of ``changes``."""
-    items = sorted(
-        (path_of(key), key, None if value is None else sha256(value).digest()) for key, value in changes.items()
-    )
+    items = sorted(_item(key, value) for key, value in changes.items())
+    stored = read("") or NO_PAGE
     if not items:
-        return TreeUpdate(root_hash(read), {})
+        return TreeUpdate(stored.root, {}, {})
     batch = _Batch(read)
-    root, _ = batch.update(0, 0, items)
-    return TreeUpdate(root, batch.nodes)
+    top = batch.apply("", stored, items, 0, len(items))
+    if top is not stored:
+        batch.set("", top if top.occupied else None)
+    return TreeUpdate(top.root, batch.pages, batch.upper)
 
 
-def find_path(read: NodeReader, key: bytes) -> TreePath:
-    """Return the path to ``key``; the tree contains ``key`` only if the path's ``leaf`` has this key."""
-    path = path_of(key)
-    siblings: list[bytes] = []
-    for depth in range(DEPTH + 1):
-        node = read(position(depth, path >> (DEPTH - depth)))
-        if node is None:
-            return TreePath(tuple(siblings), None)
-        if node[:1] == LEAF_PREFIX:
-            return TreePath(tuple(siblings), (node[33:], node[1:33]))
-        turns_right = path >> (DEPTH - 1 - depth) & 1
-        siblings.append(node[1:33] if turns_right else node[33:])
-    raise ValueError("an inner node lies below the last level")
-
-
-def find_neighbours(read: NodeReader, key: bytes) -> tuple[bytes | None, bytes | None]:
-    """Return the two keys whose paths come directly before and after the path of ``key``, which must be absent."""
-    path = path_of(key)
-    # Depth and prefix of the deepest subtree on each side that is not empty.
-    left: tuple[int, int] | None = None
-    right: tuple[int, int] | None = None
-    for depth in range(DEPTH + 1):
-        prefix = path >> (DEPTH - depth)
-        node = read(position(depth, prefix))
-        if node is None:
-            break
-        if node[:1] == LEAF_PREFIX:  # the leaf of another key is itself a neighbour
-            if path_of(node[33:]) > path:
-                right = (depth, prefix)
-            else:
-                left = (depth, prefix)
-            break
-        if path >> (DEPTH - 1 - depth) & 1:
-            if node[1:33] != EMPTY:
-                left = (depth + 1, prefix << 1)
-        elif node[33:] != EMPTY:
-            right = (depth + 1, prefix << 1 | 1)
-    return (
-        None if left is None else _edge_key(read, *left, rightmost=True),
-        None if right is None else _edge_key(read, *right, rightmost=False),
-    )
-
-
-def _edge_key(read: NodeReader, depth: int, prefix: int, *, rightmost: bool) -> bytes:
-    """Return the key of the first or last leaf of a subtree that is not empty."""
-    while True:
-        node = read(position(depth, prefix))
-        if node is None:
-            raise ValueError(f"the tree lacks a node at depth {depth}")
-        if node[:1] == LEAF_PREFIX:
-            return node[33:]
-        left, right = node[1:33], node[33:]
-        if left == right == EMPTY:
-            raise ValueError(f"an inner node at depth {depth} has no children")
-        goes_right = right != EMPTY if rightmost else left == EMPTY
-        depth, prefix = depth + 1, prefix << 1
-        if goes_right:
-            prefix |= 1
-
-
-def _hash_of(node: bytes | None) -> bytes:
-    if node is None:
-        return EMPTY
-    if node[:1] == LEAF_PREFIX:
-        return leaf_hash(node[33:], node[1:33])
-    return sha256(node).digest()
+def _item(key: bytes, value: bytes | None) -> _Item:
+    path = sha256(key)
+    if value is None:
+        return path.hexdigest(), key, None
+    return path.hexdigest(), key, sha256(LEAF_PREFIX + path.digest() + sha256(value).digest()).digest()
 
 
 class _Batch:
-    """The application of one batch, from the root down. It collects the changed nodes, and writes nothing."""
+    """The application of one batch, from the root down. It collects the changed pages, and writes nothing."""
 
-    def __init__(self, read: NodeReader) -> None:
+    def __init__(self, read: PageReader) -> None:
         self.read = read
-        self.nodes: dict[bytes, bytes | None] = {}
+        self.pages: dict[str, bytes | None] = {}
+        self.upper: dict[str, Page] = {}
 
-    def update(self, depth: int, prefix: int, items: list[_Item]) -> _Subtree:
-        """Apply ``items`` to the subtree at ``prefix``, and return the new subtree.
+    def set(self, prefix: str, page: Page | None) -> None:
+        """Note that ``page`` is now at ``prefix``."""
+        self.pages[prefix] = None if page is None else encode_page(page)
+        if page is not None and len(prefix) <= UPPER_DIGITS:
+            self.upper[prefix] = page
 
-        The items are sorted by path, all are below ``prefix``, and there is at least one.
+    def apply(self, prefix: str, page: Page, items: list[_Item], at: int, end: int) -> Page:
+        """Return ``page``, which is at ``prefix``, after the items from ``at`` to below ``end``, which are all below
+        ``prefix`` and sorted by path; the same object if they change nothing. The pages below it are noted.
         """
-        here = position(depth, prefix)
-        stored = self.read(here)
-        if stored is not None and stored[:1] == INNER_PREFIX:
-            new = self._update_inner(depth, prefix, stored, items)
-        else:
-            new = self._build(depth, prefix, self._remaining(stored, items))
-        if new[1] != stored:
-            self.nodes[here] = new[1]
-        return new
+        hashes, occupied, leaves, keys, is_settled = page
+        new = bytearray(hashes)
+        changed = 0
+        depth = len(prefix)
+        while at < end:
+            digit = items[at][0][depth]
+            after = at + 1
+            while after < end and items[after][0][depth] == digit:
+                after += 1
+            slot = _SLOT_OF[digit]
+            bit = 1 << slot
+            start = 32 * (SLOTS + slot)
+            old_hash = bytes(new[start : start + 32])
+            if occupied & bit and not leaves & bit:
+                key, new_hash = self._below(prefix + digit, old_hash, items, at, after)
+            else:
+                key, new_hash = self._beside(prefix + digit, keys.get(slot), old_hash, items, at, after)
+            at = after
+            if new_hash == old_hash:
+                continue
+            if not changed:
+                keys = keys.copy()
+            changed |= bit
+            new[start : start + 32] = new_hash
+            occupied = occupied & ~bit if new_hash == EMPTY else occupied | bit
+            if key is None:
+                leaves &= ~bit
+                keys.pop(slot, None)
+            else:
+                leaves |= bit
+                keys[slot] = key
+        if not changed:
+            return page
+        settle(new, occupied, leaves, changed if is_settled else changed | occupied)
+        return Page(hashes=bytes(new), occupied=occupied, leaves=leaves, keys=keys, is_settled=True)
 
-    @staticmethod
-    def _remaining(stored: bytes | None, items: list[_Item]) -> list[_Item]:
-        """Return the leaves below a position after the change; the position must now hold one leaf or nothing."""
-        leaves = [item for item in items if item[2] is not None]
-        if stored is not None:
-            key, value_hash = stored[33:], stored[1:33]
+    def _below(self, prefix: str, old_hash: bytes, items: list[_Item], at: int, end: int) -> tuple[bytes | None, bytes]:
+        """Return the key (if it is a leaf now) and the hash of a slot that has a page below it."""
+        stored = _must(self.read, prefix)
+        page = self.apply(prefix, stored, items, at, end)
+        if page is stored:
+            return None, old_hash
+        if page.has_inner(1):
+            self.set(prefix, page)
+            return None, page.root
+        # A page with one leaf gives it to the page above. Otherwise the pages would depend on the keys that were there.
+        self.set(prefix, None)
+        return page.key_under(1), page.root
+
+    def _beside(
+        self, prefix: str, key: bytes | None, old_hash: bytes, items: list[_Item], at: int, end: int
+    ) -> tuple[bytes | None, bytes]:
+        """Return the key (if it is a leaf now) and the hash of a slot that is empty, or has the leaf of ``key``."""
+        if at + 1 == end and (key is None or key == items[at][1]):
+            _, key, leaf = items[at]
+            return (None, EMPTY) if leaf is None else (key, leaf)
+        leaves = [item for item in items[at:end] if item[2] is not None]
+        if key is not None:
             path = path_of(key)
-            index = bisect_left(items, (path,))
-            if index == len(items) or items[index][0] != path:
-                insort(leaves, (path, key, value_hash))
-        return leaves
-
-    def _build(self, depth: int, prefix: int, leaves: list[_Item]) -> _Subtree:
-        """Return the subtree with these leaves, for a position without stored nodes below it."""
+            index = bisect_left(items, (path,), at, end)
+            if index == end or items[index][0] != path:
+                insort(leaves, (path, key, old_hash))
         if not leaves:
-            return _NOTHING
+            return None, EMPTY
         if len(leaves) == 1:
-            _, key, value_hash = leaves[0]
-            if value_hash is None:
-                raise ValueError("a deleted key cannot become a leaf")
-            return leaf_hash(key, value_hash), LEAF_PREFIX + value_hash + key
-        cut = _cut(depth, prefix, leaves)
-        sides = (leaves[:cut], leaves[cut:])
-        hashes = INNER_PREFIX
-        for bit, side in enumerate(sides):
-            child_hash, child = self._build(depth + 1, prefix << 1 | bit, side)
-            if child is not None:
-                self.nodes[position(depth + 1, prefix << 1 | bit)] = child
-            hashes += child_hash
-        return sha256(hashes).digest(), hashes
-
-    def _update_inner(self, depth: int, prefix: int, stored: bytes, items: list[_Item]) -> _Subtree:
-        cut = _cut(depth, prefix, items)
-        left_at, right_at = prefix << 1, prefix << 1 | 1
-        left_hash, right_hash = stored[1:33], stored[33:]
-        if cut:
-            left_hash, _ = self.update(depth + 1, left_at, items[:cut])
-        if cut < len(items):
-            right_hash, _ = self.update(depth + 1, right_at, items[cut:])
-        if EMPTY in (left_hash, right_hash):
-            lifted = self._lift(depth + 1, right_at if left_hash == EMPTY else left_at)
-            if lifted is not None:
-                return lifted
-        node = INNER_PREFIX + left_hash + right_hash
-        return sha256(node).digest(), node
-
-    def _lift(self, depth: int, prefix: int) -> _Subtree | None:
-        """Return the child at a position if this child is a leaf or empty, because it may then take the place of its
-        parent.
-
-        If a node with one child stayed, the tree would depend on which keys it had before. Return None if the child is
-        an inner node.
-        """
-        here = position(depth, prefix)
-        node = self.nodes[here] if here in self.nodes else self.read(here)
-        if node is None:
-            return _NOTHING
-        if node[:1] == INNER_PREFIX:
-            return None
-        self.nodes[here] = None
-        return _hash_of(node), node
+            return leaves[0][1], leaves[0][2] or EMPTY
+        page = self.apply(prefix, NO_PAGE, leaves, 0, len(leaves))
+        self.set(prefix, page)
+        return None, page.root
 
 
-def _cut(depth: int, prefix: int, items: list[_Item]) -> int:
-    """Return how many of ``items``, which are sorted by path, branch left at ``depth``."""
-    first_right = (prefix << 1 | 1) << (DEPTH - 1 - depth)
-    return bisect_left(items, (first_right,))
+def _must(read: PageReader, prefix: str) -> Page:
+    page = read(prefix)
+    if page is None:
+        raise ValueError(f"the tree lacks the page at {prefix or 'its root'}")
+    return page
+
+
+def find_path(read: PageReader, key: bytes) -> TreePath:
+    """Return the path to ``key``; the tree contains ``key`` only if the path's ``leaf`` is this key."""
+    path = path_of(key)
+    siblings: list[bytes] = []
+    page = read("") or NO_PAGE
+    for depth in range(_DIGITS):
+        page = page.settled()
+        slot = SLOTS + _SLOT_OF[path[depth]]
+        for level in range(LEVELS + 1):
+            place = slot >> LEVELS - level
+            if level:
+                siblings.append(page.hash_at(place ^ 1))
+            if not page.has_inner(place):
+                return TreePath(tuple(siblings), page.key_under(place))
+        page = _must(read, path[: depth + 1])
+    raise ValueError("an inner node lies below the last level")
+
+
+def find_neighbours(read: PageReader, key: bytes) -> tuple[bytes | None, bytes | None]:
+    """Return the two keys whose paths come directly before and after the path of ``key``, which must be absent."""
+    path = path_of(key)
+    # The nearest slot on each side that is not empty, in the deepest page that has one: prefix, page and slot.
+    left: tuple[str, Page, int] | None = None
+    right: tuple[str, Page, int] | None = None
+    prefix = ""
+    page = read("") or NO_PAGE
+    while True:
+        slot = _SLOT_OF[path[len(prefix)]]
+        if before := page.occupied & (1 << slot) - 1:
+            left = (prefix, page, _last(before))
+        if after := page.occupied >> slot + 1 << slot + 1:
+            right = (prefix, page, _first(after))
+        if page.occupied & ~page.leaves & 1 << slot:
+            prefix += path[len(prefix)]
+            page = _must(read, prefix)
+            continue
+        other = page.keys.get(slot)  # the leaf of another key is itself a neighbour
+        if other is not None and path_of(other) < path:
+            left = (prefix, page, slot)
+        elif other is not None:
+            right = (prefix, page, slot)
+        return (
+            None if left is None else _edge_key(read, *left, _last),
+            None if right is None else _edge_key(read, *right, _first),
+        )
+
+
+def _edge_key(read: PageReader, prefix: str, page: Page, slot: int, edge: Callable[[int], int]) -> bytes:
+    """Return the key of the first or last leaf under a slot that is not empty."""
+    while slot not in page.keys:
+        prefix += f"{slot:x}"
+        page = _must(read, prefix)
+        slot = edge(page.occupied)
+    return page.keys[slot]
+
+
+def _first(slots: int) -> int:
+    return (slots & -slots).bit_length() - 1
+
+
+def _last(slots: int) -> int:
+    return slots.bit_length() - 1
 
 
 # --- proofs as ICS-23 ``CommitmentProof``: a key has a value, or is absent -------------------------
@@ -253,29 +271,29 @@ PROOF_TYPE = "ics23:smt"
 ValueReader = Callable[[bytes], bytes | None]
 
 
-def prove(nodes: NodeReader, values: ValueReader, key: bytes) -> CommitmentProof:
+def prove(pages: PageReader, values: ValueReader, key: bytes) -> CommitmentProof:
     """Return the proof for ``key``: of existence if it has a value, otherwise of absence by its two neighbours."""
     if values(key) is not None:
-        return CommitmentProof(exist=_existence(nodes, values, key))
-    left, right = find_neighbours(nodes, key)
+        return CommitmentProof(exist=_existence(pages, values, key))
+    left, right = find_neighbours(pages, key)
     absence = NonExistenceProof(key=key)
     if left is not None:
-        absence.left.CopyFrom(_existence(nodes, values, left))
+        absence.left.CopyFrom(_existence(pages, values, left))
     if right is not None:
-        absence.right.CopyFrom(_existence(nodes, values, right))
+        absence.right.CopyFrom(_existence(pages, values, right))
     return CommitmentProof(nonexist=absence)
 
 
-def _existence(nodes: NodeReader, values: ValueReader, key: bytes) -> ExistenceProof:
-    place = find_path(nodes, key)
+def _existence(pages: PageReader, values: ValueReader, key: bytes) -> ExistenceProof:
+    place = find_path(pages, key)
     value = values(key)
-    if place.leaf is None or place.leaf[0] != key or value is None:
+    if place.leaf != key or value is None:
         raise ValueError(f"state and tree disagree about key {key.hex()}")
-    path = path_of(key)
+    path = int(path_of(key), 16)
     steps: list[InnerOp] = []
     for depth in range(len(place.siblings) - 1, -1, -1):  # ICS-23 goes from the leaf up
         sibling = place.siblings[depth]
-        if path >> (DEPTH - 1 - depth) & 1:
+        if path >> (LEVELS * _DIGITS - 1 - depth) & 1:
             steps.append(InnerOp(hash=HashOp.SHA256, prefix=INNER_PREFIX + sibling))
         else:
             steps.append(InnerOp(hash=HashOp.SHA256, prefix=INNER_PREFIX, suffix=sibling))

@@ -1,6 +1,6 @@
 """The node's database: one LevelDB, one atomic batch per commit, and snapshots for reading.
 
-A batch contains the state's changes, the tree's changed nodes, the head (height, app hash, time), the transactions by
+A batch contains the state's changes, the tree's changed pages, the head (height, app hash, time), the transactions by
 hash, and the numbered events. So after a crash the database has either the whole block or no part of it. A batch is not
 synced to the disk, so a power failure may lose the last commits. The store is then older but consistent, and consensus
 replays the lost blocks.
@@ -24,6 +24,7 @@ import plyvel
 from chain.app import smt
 from chain.app.homes import comet_home
 from chain.app.interfaces import ChainHead, CommittedBlock, StoredTx
+from chain.app.tree_page import Page, decode_page
 from domain import codec
 from domain.block import TxResult
 from domain.errors import Expected
@@ -110,18 +111,23 @@ def decode_event(number: int, data: bytes) -> LoggedEvent:
 # --- the store -----------------------------------------------------------------------------------
 
 
-FORMAT = b"1"
+FORMAT = b"2"
 _STATE: Final = b"s"
-_NODE: Final = b"n"
+_PAGE: Final = b"n"
 _BLOCK: Final = b"b"
 _TX: Final = b"t"
 _BLOCK_TXS: Final = b"h"
 _EVENT: Final = b"e"
-_PARTS: Final = {"state": _STATE, "tree": _NODE, "blocks": _BLOCK, "txs": _TX, "events": _EVENT}
+_PARTS: Final = {"state": _STATE, "tree": _PAGE, "blocks": _BLOCK, "txs": _TX, "events": _EVENT}
 _HASH_BYTES: Final = 32
 _HEAD: Final = b"mhead"
 _FORMAT_KEY: Final = b"mformat"
 _MAKER: Final = b"mmaker"
+LARGE_COMMIT: Final = 50_000
+"""Keys and pages from which a commit is moved from the log into tables at once, which takes seconds.
+
+LevelDB would read the whole log at the next start, with twice its size in memory.
+"""
 
 
 class Maker(StrEnum):
@@ -170,9 +176,9 @@ class StoreSnapshot:
         for key, value in _rows(self._snapshot, self._path, start, _end_of(_STATE + prefix), include):
             yield key[1:], value
 
-    def node(self, position: bytes) -> bytes | None:
-        """Return a node of the state's Merkle tree by its position, or None."""
-        return _get(self._snapshot, _NODE + position, self._path)
+    def page(self, prefix: str) -> Page | None:
+        """Return a page of the state's Merkle tree by its prefix, or None."""
+        return _page(self._snapshot, prefix, self._path)
 
 
 class Storage:
@@ -182,6 +188,8 @@ class Storage:
         """Open or create the database in ``path``; StorageError has the reason if that is impossible."""
         self.path = path
         self._db = _open(path)
+        # The upper pages of the newest tree that a commit has changed since the start.
+        self._upper: dict[str, Page] = {}
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         try:
             self._check_format()
@@ -197,7 +205,7 @@ class Storage:
             raise StorageError(
                 f"{self.path} has format {(stored or b'unknown').decode(errors='replace')}, but this"
                 f" version reads format {FORMAT.decode()}",
-                "use the version of Assay that wrote it, or an empty --home",
+                f"use the version of Assay that wrote it, or {_again(self.path, 'old')}",
             )
 
     @classmethod
@@ -234,22 +242,30 @@ class Storage:
         """Return the newest committed state."""
         return StoreSnapshot(self._db.snapshot(), self.path)
 
+    def page(self, prefix: str) -> Page | None:
+        """Return a page of the newest committed tree by its prefix, or None. Only the thread that commits calls it."""
+        return self._upper.get(prefix) or _page(self._db, prefix, self.path)
+
     def commit(
         self,
         head: ChainHead,
         changes: Mapping[bytes, bytes | None],
-        nodes: Mapping[bytes, bytes | None],
+        tree: smt.TreeUpdate = smt.UNCHANGED,
         txs: Sequence[StoredTx] = (),
         events: Sequence[Event] = (),
     ) -> None:
         """Write a block as one atomic batch."""
         batch = self._db.write_batch(transaction=False)
-        for prefix, entries in ((_STATE, changes), (_NODE, nodes)):
-            for key, value in entries.items():
-                if value is None:
-                    batch.delete(prefix + key)
-                else:
-                    batch.put(prefix + key, value)
+        for key, value in changes.items():
+            if value is None:
+                batch.delete(_STATE + key)
+            else:
+                batch.put(_STATE + key, value)
+        for prefix, page in tree.pages.items():
+            if page is None:
+                batch.delete(_PAGE + prefix.encode())
+            else:
+                batch.put(_PAGE + prefix.encode(), page)
         height = head.block.height
         batch.put(_BLOCK + height.to_bytes(8, "big"), codec.encode(head.block))
         batch.put(_BLOCK_TXS + height.to_bytes(8, "big"), b"".join(tx.hash for tx in txs))
@@ -259,6 +275,12 @@ class Storage:
             batch.put(_EVENT + event.number.to_bytes(8, "big"), encode_event(event, height))
         batch.put(_HEAD, codec.encode(head))
         self._write(batch)
+        for prefix, page in tree.pages.items():
+            if page is None:
+                self._upper.pop(prefix, None)
+        self._upper.update(tree.upper)
+        if len(changes) + len(tree.pages) > LARGE_COMMIT:
+            self._empty_log()
 
     def _indexed(self, txs: Sequence[StoredTx]) -> Iterator[StoredTx]:
         """Yield the transactions of a block that must be stored under their hash.
@@ -277,6 +299,13 @@ class Storage:
         """Write the batch atomically; this commits the block."""
         try:
             batch.write()
+        except plyvel.Error as error:
+            raise _unwritten(self.path, error) from None
+
+    def _empty_log(self) -> None:
+        """Move the log's content into tables; the next start has nothing to read again."""
+        try:
+            self._db.compact_range()
         except plyvel.Error as error:
             raise _unwritten(self.path, error) from None
 
@@ -332,13 +361,22 @@ class Storage:
             yield int.from_bytes(key[1:], "big"), data
 
 
+_SETTINGS: Final = {
+    "bloom_filter_bits": 10,  # about one of 100 reads of an absent key looks into a table in vain
+    "lru_cache_size": 64 << 20,  # bytes of decompressed blocks
+    "write_buffer_size": 16 << 20,  # bytes of a log, and of the memory beside it; two exist for a moment
+    "max_file_size": 8 << 20,
+}
+"""The settings of LevelDB. They hold for what is written from now on, so that they may change without a new format."""
+
+
 def _open(path: Path) -> Any:
     try:
         path.mkdir(parents=True, exist_ok=True)
         if not (path / "CURRENT").exists() and (any(path.glob("*.ldb")) or any(path.glob("*.log"))):
             # LevelDB would begin a new database with a part of the old one.
             raise _damaged(path, "CURRENT is missing")
-        return plyvel.DB(str(path), create_if_missing=True, paranoid_checks=True)
+        return plyvel.DB(str(path), create_if_missing=True, paranoid_checks=True, **_SETTINGS)
     except (plyvel.Error, OSError) as error:
         raise _unopened(path, error) from None
 
@@ -350,6 +388,15 @@ def _get(reader: Any, key: bytes, path: Path) -> bytes | None:
     except plyvel.Error as error:
         raise _unread(path, error) from None
     return value
+
+
+def _page(reader: Any, prefix: str, path: Path) -> Page | None:
+    """Return a page of the tree in a database or snapshot, or None; StorageError if it is damaged."""
+    data = _get(reader, _PAGE + prefix.encode(), path)
+    try:
+        return None if data is None else decode_page(data)
+    except ValueError as error:
+        raise _damaged(path, str(error)) from None
 
 
 def _rows(
@@ -366,9 +413,16 @@ def _rows(
 def _damaged(path: Path, reason: str) -> StorageError:
     return StorageError(
         f"{path} is damaged ({reason})",
-        f"move it away (mv {path} {path}.damaged) and start the node: it computes its state again from CometBFT's"
+        _again(path, "damaged"),
+    )
+
+
+def _again(path: Path, word: str) -> str:
+    """Return the remedy for a database that this version cannot read."""
+    return (
+        f"move it away (mv {path} {path}.{word}) and start the node: it computes its state again from CometBFT's"
         " blocks, see docs/operate/upkeep.md; a node started with --solo has no other blocks, so it starts again in"
-        " an empty home or from a copy",
+        " an empty home or from a copy"
     )
 
 
@@ -455,7 +509,7 @@ def export_state(home: Path) -> dict[str, Any]:
         storage.close()
     if not block.height:
         raise StorageError(f"{path} has no block yet", "start the node first")
-    root = smt.update(lambda _position: None, {**entries}).root
+    root = smt.update(lambda _prefix: None, {**entries}).root
     if root != block.app_hash:
         reason = f"{path} is damaged: its state does not match the app hash of its head"
         raise StorageError(reason, "restore the home from a copy, see docs/operate/backup.md")

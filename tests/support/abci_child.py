@@ -21,6 +21,7 @@ from chain.app.beacon_keys import BeaconKeys
 from chain.app.interfaces import ChainHead, StoredTx
 from chain.app.services.method import Answered
 from chain.app.services.table import Services
+from chain.app.smt import UNCHANGED, TreeUpdate
 from chain.app.storage import Storage
 from chain.state_machine import transition
 from chain.state_machine.mempool import Mempool
@@ -42,12 +43,12 @@ class DyingStorage(Storage):
         self,
         head: ChainHead,
         changes: Mapping[bytes, bytes | None],
-        nodes: Mapping[bytes, bytes | None],
+        tree: TreeUpdate = UNCHANGED,
         txs: Sequence[StoredTx] = (),
         events: Sequence[Event] = (),
     ) -> None:
         self._height = head.block.height
-        super().commit(head, changes, nodes, txs, events)
+        super().commit(head, changes, tree, txs, events)
 
     def _write(self, batch: Any) -> None:
         self._die("before-write")

@@ -48,7 +48,7 @@ def _state_key(app: QueryPort, key: bytes, height: int, with_proof: bool) -> Any
         )
     answer = ResponseQuery(key=key, value=state.get(key) or b"", height=state.head.block.height)
     if with_proof:
-        proof = prove(state.node, state.get, key).SerializeToString()
+        proof = prove(state.page, state.get, key).SerializeToString()
         op = ProofOp(type=PROOF_TYPE, key=key, data=proof)
         answer.proof_ops.CopyFrom(ProofOps(ops=[op]))
     return answer

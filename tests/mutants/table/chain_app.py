@@ -12,6 +12,8 @@ _GATEWAY = "tests/unit/chain/app/rest/test_gateway.py::test_"
 _CONNECTIONS = "tests/unit/chain/app/rest/test_connections.py::test_"
 _FORMS = "tests/unit/chain/app/rest/test_forms.py::test_"
 _FILES = "tests/unit/chain/app/test_comet_files.py::test_"
+_TREE = "tests/unit/chain/app/test_smt.py::test_"
+_STORAGE = "tests/unit/chain/app/test_storage.py::test_"
 _SIGNER = "tests/unit/chain/app/test_remote_signer.py::test_"
 
 MUTANTS = (
@@ -62,9 +64,65 @@ MUTANTS = (
         "tree-leaf",
         "the leaf of the state's tree hashes the key itself",
         "chain/app/smt.py",
-        "return sha256(LEAF_PREFIX + sha256(key).digest() + value_hash).digest()",
-        "return sha256(LEAF_PREFIX + key + value_hash).digest()",
+        "sha256(LEAF_PREFIX + path.digest() + sha256(value).digest()).digest()",
+        "sha256(LEAF_PREFIX + key + sha256(value).digest()).digest()",
         (MARKET,),
+    ),
+    Mutant(
+        "tree-history",
+        "a page with one leaf stays, so that the root depends on deleted keys",
+        "chain/app/smt.py",
+        "        if page.has_inner(1):\n",
+        "        if page.occupied:\n",
+        (f"{_TREE}every_batch_gives_the_naive_root_and_leaves_no_dead_page",),
+    ),
+    Mutant(
+        "tree-lifted-branch",
+        "a page with one slot has the hash of the page below it, instead of inner nodes with an empty side",
+        "chain/app/tree_page.py",
+        "        if under & (under - 1) or under & branches:\n",
+        "        if under & (under - 1):\n",
+        (f"{_TREE}every_batch_gives_the_naive_root_and_leaves_no_dead_page",),
+    ),
+    Mutant(
+        "tree-unsettled",
+        "a page from the database keeps inner nodes without hashes",
+        "chain/app/smt.py",
+        "changed if is_settled else changed | occupied",
+        "changed",
+        (f"{_TREE}every_batch_gives_the_naive_root_and_leaves_no_dead_page",),
+    ),
+    Mutant(
+        "tree-dead-page",
+        "a page that is gone stays in memory",
+        "chain/app/storage.py",
+        "                self._upper.pop(prefix, None)\n",
+        "                pass\n",
+        (f"{_STORAGE}each_snapshot_has_the_tree_of_its_commit",),
+    ),
+    Mutant(
+        "tree-newer-page",
+        "the pages in memory are those of an older commit",
+        "chain/app/storage.py",
+        "        self._upper.update(tree.upper)\n",
+        "        self._upper = tree.upper | self._upper\n",
+        (f"{_STORAGE}each_snapshot_has_the_tree_of_its_commit",),
+    ),
+    Mutant(
+        "tree-torn-page",
+        "a page of another length than its slots need is read",
+        "chain/app/tree_page.py",
+        "    if at != len(data):\n",
+        "    if at > len(data):\n",
+        (f"{_STORAGE}a_wrong_page_of_the_tree_is_refused",),
+    ),
+    Mutant(
+        "large-log",
+        "a start reads the whole genesis again from the log",
+        "chain/app/storage.py",
+        "            self._empty_log()\n",
+        "            pass\n",
+        (f"{_STORAGE}a_large_commit_leaves_no_log_to_read_again",),
     ),
     Mutant(
         "proposal-gas",

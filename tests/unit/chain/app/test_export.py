@@ -16,7 +16,7 @@ def write_store(home: Path, app_hash: bytes | None = None) -> None:
     storage = Storage(path)
     tree = smt.update(lambda _position: None, ENTRIES)
     block = CommittedBlock(7, 99, b"h" * 32, b"p" * 20, app_hash or tree.root)
-    storage.commit(ChainHead("assay-test", block, 1), ENTRIES, tree.nodes)
+    storage.commit(ChainHead("assay-test", block, 1), ENTRIES, tree)
     storage.close()
 
 

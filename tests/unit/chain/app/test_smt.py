@@ -6,7 +6,8 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chain.app.smt import EMPTY, find_path, root_hash, update
+from chain.app.smt import find_path, root_hash, update
+from chain.app.tree_page import EMPTY, Page, decode_page
 
 Pairs = dict[bytes, bytes]
 
@@ -33,19 +34,30 @@ def naive_root(pairs: Pairs) -> bytes:
 
 
 class Stored:
-    """A tree in a dict, changed batch by batch."""
+    """A tree in a dict, changed batch by batch; with a cache of pages, as a node has it."""
 
     def __init__(self) -> None:
-        self.nodes: dict[bytes, bytes] = {}
+        self.pages: dict[str, bytes] = {}
+        self.upper: dict[str, Page] = {}
+
+    def read(self, prefix: str) -> Page | None:
+        data = self.pages.get(prefix)
+        return None if data is None else decode_page(data)
+
+    def read_cached(self, prefix: str) -> Page | None:
+        return self.upper.get(prefix) or self.read(prefix)
 
     def apply(self, changes: dict[bytes, bytes | None]) -> bytes:
-        result = update(self.nodes.get, changes)
-        for place, node in result.nodes.items():
-            if node is None:
-                self.nodes.pop(place, None)
+        result = update(self.read_cached, changes)
+        assert update(self.read, changes) == result
+        for prefix, page in result.pages.items():
+            self.upper.pop(prefix, None)
+            if page is None:
+                del self.pages[prefix]
             else:
-                self.nodes[place] = node
-        assert root_hash(self.nodes.get) == result.root
+                self.pages[prefix] = page
+        self.upper |= result.upper
+        assert root_hash(self.read) == root_hash(self.read_cached) == result.root
         return result.root
 
 
@@ -55,7 +67,7 @@ batches = st.lists(st.dictionaries(keys, st.none() | st.binary(max_size=4), max_
 
 @settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(batches)
-def test_every_batch_gives_the_naive_root_and_leaves_no_dead_node(
+def test_every_batch_gives_the_naive_root_and_leaves_no_dead_page(
     history: list[dict[bytes, bytes | None]],
 ) -> None:
     tree, pairs = Stored(), Pairs()
@@ -68,7 +80,7 @@ def test_every_batch_gives_the_naive_root_and_leaves_no_dead_node(
         assert tree.apply(changes) == naive_root(pairs)
     fresh = Stored()
     fresh.apply(dict(pairs))
-    assert tree.nodes == fresh.nodes
+    assert tree.pages == fresh.pages
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -88,25 +100,24 @@ def test_an_empty_tree_hashes_to_zeros_and_deleting_everything_returns_there() -
     assert tree.apply({}) == EMPTY
     tree.apply({b"a": b"1", b"b": b"2"})
     assert tree.apply({b"a": None, b"b": None}) == EMPTY
-    assert tree.nodes == {}
+    assert tree.pages == {}
 
 
 def test_an_unchanged_value_writes_nothing() -> None:
     tree = Stored()
     tree.apply({b"%d" % n: b"value" for n in range(50)})
-    assert update(tree.nodes.get, {b"7": b"value"}).nodes == {}
+    assert update(tree.read, {b"7": b"value"}).pages == {}
 
 
 def test_update_itself_changes_nothing() -> None:
     tree = Stored()
     before = tree.apply({b"a": b"1", b"b": b"2"})
-    update(tree.nodes.get, {b"a": None, b"c": b"3"})
-    assert root_hash(tree.nodes.get) == before
+    update(tree.read, {b"a": None, b"c": b"3"})
+    assert root_hash(tree.read) == before
 
 
 def test_a_path_names_the_leaf_it_finds() -> None:
     tree = Stored()
     tree.apply({b"a": b"1"})
-    assert find_path(tree.nodes.get, b"a").leaf == (b"a", sha256(b"1").digest())
-    assert find_path(tree.nodes.get, b"z").leaf == (b"a", sha256(b"1").digest())
-    assert find_path(lambda position: None, b"a").leaf is None
+    assert find_path(tree.read, b"a").leaf == find_path(tree.read, b"z").leaf == b"a"
+    assert find_path(lambda prefix: None, b"a").leaf is None

@@ -8,7 +8,8 @@ from cosmpy.protos.cosmos.ics23.v1.proofs_pb2 import CommitmentProof
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chain.app.smt import EMPTY, prove, update
+from chain.app.smt import PageReader, prove, update
+from chain.app.tree_page import EMPTY, decode_page
 
 
 def digest(data: bytes) -> bytes:
@@ -68,9 +69,10 @@ def verify_absence(root: bytes, key: bytes, proof: Any) -> bool:
     return has_right and is_outermost(proof.right, 0, 0)
 
 
-def tree_of(pairs: dict[bytes, bytes]) -> tuple[bytes, dict[bytes, bytes | None]]:
-    result = update(lambda position: None, dict(pairs))
-    return result.root, result.nodes
+def tree_of(pairs: dict[bytes, bytes]) -> tuple[bytes, PageReader]:
+    result = update(lambda prefix: None, dict(pairs))
+    pages = {prefix: decode_page(page) for prefix, page in result.pages.items() if page is not None}
+    return result.root, pages.get
 
 
 keys = st.integers(0, 60).map(lambda number: b"key%d" % number)
@@ -79,8 +81,8 @@ keys = st.integers(0, 60).map(lambda number: b"key%d" % number)
 @settings(max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.dictionaries(keys, st.binary(max_size=4), min_size=1), keys)
 def test_presence_and_absence_verify(pairs: dict[bytes, bytes], key: bytes) -> None:
-    root, nodes = tree_of(pairs)
-    proof = CommitmentProof.FromString(prove(nodes.get, pairs.get, key).SerializeToString())
+    root, read = tree_of(pairs)
+    proof = CommitmentProof.FromString(prove(read, pairs.get, key).SerializeToString())
     if key in pairs:
         assert (proof.exist.key, proof.exist.value) == (key, pairs[key])
         assert existence_root(proof.exist) == root
@@ -90,24 +92,24 @@ def test_presence_and_absence_verify(pairs: dict[bytes, bytes], key: bytes) -> N
 
 def test_another_value_or_root_does_not_verify() -> None:
     pairs = {b"key%d" % number: b"v" for number in range(20)}
-    root, nodes = tree_of(pairs)
-    proof = prove(nodes.get, pairs.get, b"key3").exist
+    root, read = tree_of(pairs)
+    proof = prove(read, pairs.get, b"key3").exist
     proof.value = b"w"
     assert existence_root(proof) != root
 
 
 def test_neighbours_with_a_key_between_them_do_not_prove_absence() -> None:
     pairs = {b"key%d" % number: b"v" for number in range(20)}
-    root, nodes = tree_of(pairs)
+    root, read = tree_of(pairs)
     ordered = sorted(pairs, key=digest)
-    forged = prove(nodes.get, pairs.get, b"absent").nonexist
+    forged = prove(read, pairs.get, b"absent").nonexist
     forged.key = ordered[5]
-    forged.left.CopyFrom(prove(nodes.get, pairs.get, ordered[4]).exist)
-    forged.right.CopyFrom(prove(nodes.get, pairs.get, ordered[6]).exist)
+    forged.left.CopyFrom(prove(read, pairs.get, ordered[4]).exist)
+    forged.right.CopyFrom(prove(read, pairs.get, ordered[6]).exist)
     assert not verify_absence(root, ordered[5], forged)
 
 
 def test_a_tree_that_disagrees_with_the_state_is_a_bug() -> None:
-    _, nodes = tree_of({b"a": b"1"})
+    _, read = tree_of({b"a": b"1"})
     with pytest.raises(ValueError, match="disagree"):
-        prove(nodes.get, {b"a": b"1", b"b": b"2"}.get, b"b")
+        prove(read, {b"a": b"1", b"b": b"2"}.get, b"b")
