@@ -134,7 +134,7 @@ class _Batch:
             slot = _SLOT_OF[digit]
             bit = 1 << slot
             start = 32 * (SLOTS + slot)
-            old_hash = bytes(new[start : start + 32])
+            old_hash = hashes[start : start + 32]
             if occupied & bit and not leaves & bit:
                 key, new_hash = self._below(prefix + digit, old_hash, items, at, after)
             else:

@@ -123,8 +123,8 @@ _HASH_BYTES: Final = 32
 _HEAD: Final = b"mhead"
 _FORMAT_KEY: Final = b"mformat"
 _MAKER: Final = b"mmaker"
-LARGE_COMMIT: Final = 50_000
-"""Keys and pages from which a commit is moved from the log into tables at once, which takes seconds.
+LARGE_COMMIT: Final = 100_000
+"""The most keys of a commit that stays in the log; a larger one, such as a genesis, is moved into a table at once.
 
 LevelDB would read the whole log at the next start, with twice its size in memory.
 """
@@ -279,7 +279,7 @@ class Storage:
             if page is None:
                 self._upper.pop(prefix, None)
         self._upper.update(tree.upper)
-        if len(changes) + len(tree.pages) > LARGE_COMMIT:
+        if len(changes) > LARGE_COMMIT:
             self._empty_log()
 
     def _indexed(self, txs: Sequence[StoredTx]) -> Iterator[StoredTx]:
@@ -303,9 +303,10 @@ class Storage:
             raise _unwritten(self.path, error) from None
 
     def _empty_log(self) -> None:
-        """Move the log's content into tables; the next start has nothing to read again."""
+        """Move the log's content into a table; the next start has nothing to read again."""
         try:
-            self._db.compact_range()
+            # No key is in this range: only the memory beside the log is written, and no other table is read.
+            self._db.compact_range(start=b"\xff", stop=b"\xff")
         except plyvel.Error as error:
             raise _unwritten(self.path, error) from None
 
