@@ -24,14 +24,22 @@ def excess_tokens(data: bytes, limit: int) -> str:
     return f"has {tokens} brackets, commas and colons, more than {limit}" if tokens > limit else ""
 
 
-def read_json(data: bytes, tokens: int) -> Any:
+def read_json(data: bytes, tokens: int, *, unique: bool = False) -> Any:
     """Return the value of a JSON text.
 
     ValueError if the text has more than ``tokens`` tokens (:func:`count_tokens`), is nested too deep, or is not JSON.
+    With ``unique``, also if an object has a key twice: readers differ in which of the two values they take.
     """
     if excess := excess_tokens(data, tokens):
         raise ValueError(excess)
     try:
-        return json.loads(data)
+        return json.loads(data, object_pairs_hook=_unique if unique else None)
     except RecursionError:
         raise ValueError("is nested too deep") from None
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        raise ValueError("has a key twice")
+    return value

@@ -38,6 +38,7 @@ GROUPS = {
     "provider": "Join a cluster as a compute provider.",
     "challenge": "Recompute a place of a running order, and challenge it if it is wrong.",
     "watchtower": "Recompute random places of running orders, and challenge those that are wrong.",
+    "credential": "Verify the evidence of confidential machines, offline.",
     "trace": "Show and verify Proof-of-Learning traces.",
     "config": "Show the configuration of a home, with the source of each value.",
     "console": "Show the network in a browser, live and read-only.",
