@@ -14,7 +14,6 @@ from typing import Final, TypeVar
 from cryptography import x509
 from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.serialization import Encoding
 from cryptography.x509.oid import ExtensionOID
 
 from validator.credentials.reading import malformed
@@ -69,9 +68,17 @@ def load_certificate(data: bytes) -> x509.Certificate:
             list(certificate.extensions)
     except LIBRARY_ERRORS as error:
         raise malformed(f"a certificate cannot be read ({error})") from None
-    if certificate.public_bytes(Encoding.DER) != data:
-        raise malformed("a certificate has bytes behind its end")
+    _check_end(data, certificate.signature)
     return certificate
+
+
+def _check_end(data: bytes, signature: bytes) -> None:
+    """Refuse a certificate or list (DER) that does not end with its signature, whose last byte has no unused bits.
+
+    Parsers take other numbers of unused bits as well, which no signature covers.
+    """
+    if not data.endswith(b"\x00" + signature):
+        raise malformed("a certificate or revocation list does not end with its signature")
 
 
 def split_pem(text: bytes) -> tuple[bytes, ...]:
@@ -79,6 +86,8 @@ def split_pem(text: bytes) -> tuple[bytes, ...]:
     blocks = tuple(_decoded(match.group(1)) for match in _PEM.finditer(text))
     if b"".join(map(_encoded, blocks)) != text:
         raise malformed("a chain is not in the one form of PEM")
+    for block in blocks:
+        load_certificate(block)
     return blocks
 
 
@@ -191,8 +200,7 @@ def _load_list(
     """Return a revocation list (DER) and the authority of the chain that signed it."""
     try:
         loaded = x509.load_der_x509_crl(data)
-        if loaded.public_bytes(Encoding.DER) != data:
-            raise malformed("a revocation list has bytes behind its end")
+        _check_end(data, loaded.signature)
         _check_known(loaded.extensions)
         issuer = next((each for each in chain[1:] if each.subject == loaded.issuer), None)
         is_signed = issuer is not None and loaded.is_signature_valid(issuer.public_key())  # type: ignore[arg-type]

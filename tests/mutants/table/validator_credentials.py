@@ -197,6 +197,14 @@ MUTANTS = (
         (f"{_MADE}::test_lists_of_revoked_certificates",),
     ),
     Mutant(
+        "evidence-unused-bits",
+        "a certificate has several encodings, because the unused bits of its signature are not signed",
+        _PATHS,
+        '    if not data.endswith(b"\\x00" + signature):\n',
+        "    if not data.endswith(signature):\n",
+        (f"{_SAMPLES}::test_the_signature_of_a_certificate_has_no_unused_bits",),
+    ),
+    Mutant(
         "evidence-intel-debug",
         "a trust domain in debug mode reaches Intel's library",
         _INTEL,
