@@ -34,6 +34,7 @@
     ├── ClusterUnusable          an owner's cluster that this machine cannot use      (pol.work.cluster.client)
     ├── Unsupported              a model that cannot be written in primitives         (pol.capture.rules.registry)
     ├── NotInAJob                something that a training step cannot contain        (pol.capture.reports.reasons)
+    ├── EvidenceRefused      evidence that gives no credential           (validator.credentials.values)
     ├── ProviderError ── NotAdmitted; StoreError, WatchtowerError    daemons  (compute_provider, validator)
     ├── NetworkError, CheatError                              local networks  (localnet)
     │   └── NetworkBusy          exit code 3

@@ -54,7 +54,7 @@ def read_intel(evidence: Evidence, policy: Policy, time: int) -> Statement:
     advisories = claims["tcb"]["advisory_ids"]
     if status not in policy.statuses:
         known = f" ({', '.join(advisories)})" if advisories else ""
-        raise EvidenceRefused(Reason.OUTDATED_TCB, f"Intel's status is {status}{known}")
+        raise EvidenceRefused(Reason.OUTDATED_TCB, f"the status that Intel gives is {status}{known}")
     tcb = {"evaluation": str(claims["tcb"]["eval_data_number"])}
     if technology == Technology.SGX:
         registers = {"mr_enclave": body[64:96], "mr_signer": body[128:160]}

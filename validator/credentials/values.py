@@ -103,7 +103,7 @@ class EvidenceRefused(Expected):
 
 @dataclass(frozen=True, slots=True)
 class Evidence(Readable):
-    """What a device and its vendor signed, with all that a verifier needs beside it, byte for byte.
+    """Bytes that a device and its vendor signed, with all that a verifier needs beside them.
 
     ``certificates`` are DER, the signer first and the root last. ``collateral`` is Intel's JSON.
     """
@@ -141,7 +141,7 @@ class Least(Readable):
 
 @dataclass(frozen=True, slots=True)
 class Policy(Readable):
-    """Which evidence gives a credential. No policy accepts debugging, or a device without an identity.
+    """The conditions on evidence that gives a credential. No policy accepts debugging, or a device without an identity.
 
     ``roots`` are SHA-256 hashes of root certificates (DER). Evidence must have every register of one measurement, and
     no component below ``least_tcb``. ``statuses`` are those of Intel's TCB that are
@@ -164,7 +164,7 @@ class Policy(Readable):
 
 @dataclass(frozen=True, slots=True)
 class Binding(Readable):
-    """What evidence is about: who is attested on which chain, and how recent it is.
+    """The party, chain and executor that evidence is about, and a beacon that says how recent it is.
 
     ``certificate`` is the SHA-256 of the party's TLS certificate (DER), ``executor`` the digest of its executor.
     ``beacon_time`` is the time on the chain clock at which ``beacon`` became known. The verifier takes it from the
@@ -186,7 +186,7 @@ class Binding(Readable):
 
 @dataclass(frozen=True, slots=True)
 class Statement(Readable):
-    """What evidence says after all its signatures were verified.
+    """The content of evidence, after all its signatures were verified.
 
     ``device`` is the vendor's identifier, or empty. ``opening`` says in words how the owner can look in, or is empty.
     ``valid_until`` is in seconds since 1970.
@@ -203,7 +203,7 @@ class Statement(Readable):
 
 @dataclass(frozen=True, slots=True)
 class Credential(Readable):
-    """What a device proved. ``id`` is the same for all credentials of one device, so each device has one.
+    """The proof of one device. ``id`` is the same for all credentials of a device, so each device has one.
 
     ``report_data`` are the bytes that the device signed for its requester.
     """

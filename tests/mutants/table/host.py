@@ -88,4 +88,12 @@ MUTANTS = (
         "?mode=rwc",
         ("tests/unit/host/test_records.py",),
     ),
+    Mutant(
+        "evidence-key-twice",
+        "a file has a key twice",
+        "host/foreign_json.py",
+        "    if len(value) != len(pairs):\n",
+        "    if len(value) > len(pairs):\n",
+        ("tests/unit/validator/credentials/test_files.py::test_another_file_is_refused_with_the_field",),
+    ),
 )

@@ -268,12 +268,4 @@ MUTANTS = (
         "    if banks is None:\n",
         (f"{_MADE}::test_a_quote_over_other_pcrs_is_refused",),
     ),
-    Mutant(
-        "evidence-key-twice",
-        "a file has a key twice",
-        "host/foreign_json.py",
-        "    if len(value) != len(pairs):\n",
-        "    if len(value) > len(pairs):\n",
-        ("tests/unit/validator/credentials/test_files.py::test_another_file_is_refused_with_the_field",),
-    ),
 )
