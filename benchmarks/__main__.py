@@ -20,6 +20,7 @@ NOT_BENCHMARKS = {
     "block_stakes",
     "capture",
     "catalogue",
+    "checkers",
     "corpora",
     "curves",
     "eager",
@@ -62,6 +63,7 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--curves", type=Path, metavar="FOLDER", help="draw curves as SVG into this folder (parity)")
     parser.add_argument("--blocks", type=int, metavar="N", help="number of blocks (disk)  [10000]")
+    parser.add_argument("--segments", type=int, metavar="N", help="honest segments to check (matrix)  [500]")
     parser.add_argument("--machines", type=int, metavar="N", help="machines that train together (size)")
     parser.add_argument("--baseline", choices=("go",), help="also measure a chain of the Cosmos SDK in Go (tps)")
     options = parser.parse_args(arguments)
@@ -82,6 +84,7 @@ def main(arguments: list[str]) -> int:
         "curves": options.curves,
         "blocks": options.blocks,
         "machines": options.machines,
+        "segments": options.segments,
         "baseline": options.baseline,
     }
     chosen = {name: value for name, value in chosen.items() if value is not None}

@@ -1,0 +1,112 @@
+"""Every adversary once, against the product's own checks and against the baselines of the table in docs/matrix.md."""
+
+import pickle
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from benchmarks.checkers.alarms import is_outside_pev
+from benchmarks.checkers.exact import Everything, Panels
+from benchmarks.checkers.proof_of_learning import ProofOfLearning, p_value
+from benchmarks.checkers.rounding_log import Auditor, Trainer, is_same, packed, trained, unpacked
+from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
+from pol.rules.tiers.tier import AnswerVerdict
+from tests.security import attacks
+from tests.security.attacks import ATTACKS, Attack
+from tests.security.lazy_seat import is_copy_refused, verdict_on
+from tests.security.setting import Setting, make_setting
+
+ROUNDS = 3
+LOT = bytes(32)
+EXACT = tier_named(DEFAULT_TIERS[0])
+FRAMED = 27
+PASS_ALL = {5, 6, 8, 9, 10, 11, 12, 15, 16, 17, 18, 20, 21, 22, 25, 28, 29, 33}
+"""Adversaries whom Proof-of-Learning accepts, even if it trains every interval again."""
+PASS_TOP = PASS_ALL | {3, 7, 23}
+"""Adversaries whom it accepts if it checks the intervals that moved most."""
+
+
+@pytest.fixture(scope="module")
+def setting(tmp_path_factory: pytest.TempPathFactory) -> Setting:
+    return make_setting(tmp_path_factory.mktemp("matrix"), ROUNDS)
+
+
+def test_the_list_of_adversaries_is_whole() -> None:
+    assert sorted([*(attack.number for attack in ATTACKS), 26]) == list(range(1, 34))
+
+
+@pytest.mark.parametrize("attack", ATTACKS, ids=str)
+def test_every_attack_is_found_here_and_passes_where_the_papers_say(setting: Setting, attack: Attack) -> None:
+    claim = attack.claim(setting)
+    found = Everything(EXACT).examine(setting, claim)(LOT).fault
+    assert bool(found) is (attack.number != FRAMED)
+    top = ProofOfLearning("top-Q").examine(setting, claim)(LOT).fault
+    assert (not top) is (attack.number in PASS_TOP | {FRAMED}), top
+    whole = ProofOfLearning("all").examine(setting, claim)(LOT).fault
+    assert (not whole) is (attack.number in PASS_ALL | {FRAMED}), whole
+
+
+def test_no_checker_rejects_honest_work(setting: Setting) -> None:
+    for checker in (Everything(EXACT), Panels(EXACT), ProofOfLearning("top-Q"), ProofOfLearning("all")):
+        assert checker.examine(setting, setting.honest)(LOT).fault == ""
+
+
+def test_a_panel_finds_what_its_lot_draws(setting: Setting) -> None:
+    """One wrong segment is found by as many lots as draw it: chance, and not knowledge of the provider, decides."""
+    judge = Panels(EXACT).examine(setting, attacks.smuggled_momentum(setting))
+    verdicts = [judge(lot).fault for lot in attacks.lots(100, "one")]
+    assert set(verdicts) == {"", "round 2, segment 38: segment_mismatch"}
+    assert 2 <= sum(map(bool, verdicts)) <= 25
+
+
+def test_the_same_momentum_jump_without_made_velocities_is_rejected_by_both(setting: Setting) -> None:
+    claim = attacks.smuggled_momentum(setting)
+    chain = claim.rounds[-1].checkpoints
+    honest = replace(chain[-2], velocity=setting.honest.rounds[-1].checkpoints[-2].velocity)
+    last = replace(claim.rounds[-1], checkpoints=(*chain[:-2], honest, chain[-1]))
+    tame = replace(claim, rounds=(*claim.rounds[:-1], last))
+    assert ProofOfLearning("all").examine(setting, tame)(LOT).fault
+    assert Everything(EXACT).examine(setting, tame)(LOT).fault
+
+
+def test_code_in_a_checkpoint_runs_in_the_baseline_only(setting: Setting) -> None:
+    claim = attacks.checkpoint_as_code(setting)
+    attacks.RAN.clear()
+    Everything(EXACT).examine(setting, claim)(LOT)
+    assert attacks.RAN == []
+    ProofOfLearning("top-Q").examine(setting, claim)(LOT)
+    assert attacks.RAN
+    assert pickle.loads(claim.rounds[0].checkpoints[0].file or b"").weights is not None
+
+
+@pytest.mark.parametrize(("seats", "verdict"), [(3, AnswerVerdict.UNKNOWN), (4, AnswerVerdict.REFUTED)])
+def test_a_lazy_seat_is_never_right(seats: int, verdict: AnswerVerdict) -> None:
+    for lot in attacks.lots(10, "lazy"):
+        assert verdict_on(lot, seats) is verdict
+        assert is_copy_refused(lot)
+
+
+def test_an_auditor_with_a_rounding_log_follows_a_false_log() -> None:
+    honest, false = Trainer(), Trainer(steers=True)
+    model, steered = trained(honest, 3), trained(false, 3)
+    assert not is_same(model, steered)
+    assert is_same(trained(Auditor(iter(honest.log)), 3), model)
+    assert is_same(trained(Auditor(iter(false.log)), 3), steered)
+
+
+def test_symbols_of_a_rounding_log_fit_five_to_a_byte() -> None:
+    symbols = np.random.default_rng(0).integers(0, 3, 1003).astype(np.uint8)
+    assert len(packed(symbols)) == 201
+    assert np.array_equal(unpacked(packed(symbols), 1003), symbols)
+
+
+def test_the_tests_of_the_baselines_are_those_of_their_papers() -> None:
+    uniforms = (np.arange(1000) + 0.5) / 1000
+    assert p_value(uniforms) > 0.99
+    assert p_value(uniforms**2) < 1e-6
+    # With a sample of 10 %, PEV accepts a loss that is nine standard deviations away.
+    losses = [1.0, 2.0, 3.0]
+    assert not is_outside_pev(2.0 + 9 * float(np.std(losses)), losses)
+    assert is_outside_pev(2.0 + 11 * float(np.std(losses)), losses)
+    assert is_outside_pev(float("nan"), losses)
