@@ -1,6 +1,7 @@
 """``assay trace``."""
 
 from pathlib import Path
+from time import perf_counter
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,7 +16,7 @@ from pol.executor.names import Engine
 
 if TYPE_CHECKING:
     from pol.replay.narrow import Narrowed, TraceParty
-    from pol.replay.replay import Check
+    from pol.replay.replay import Check, CheckCost
 
 
 @click.group(help="Show and verify Proof-of-Learning traces.")
@@ -114,7 +115,7 @@ def verify(
     engine: Engine,
 ) -> None:
     """Replay segments of a trace and compare the results with it; raise CliError if a check fails."""
-    from pol.replay.replay import STATES_FOLDER, verify_trace
+    from pol.replay.replay import STATES_FOLDER, check_cost, verify_trace
     from pol.replay.trace_file import read_trace
 
     if against is not None:
@@ -122,31 +123,46 @@ def verify(
             raise WrongUsage("--segments replays one trace", "leave it out to compare two traces with --against")
         _compare(context, file, against, directory, inputs, engine)
         return
+    replayed = 0
+    begun = perf_counter()
     with step_progress(context.output) as bar:
         trace = read_trace(file)
         task = bar.add_task("replaying segments", total=None)
+
+        def count(done: int, total: int) -> None:
+            nonlocal replayed
+            replayed = done
+            bar.update(task, completed=done, total=total)
+
         checks = verify_trace(
             trace,
             directory,
             segments=segments or None,
             states=file.parent / STATES_FOLDER,
             engine=engine,
-            on_progress=lambda done, total: bar.update(task, completed=done, total=total),
+            on_progress=count,
         )
+    checked = perf_counter()
     wrong = [check for check in checks if not check.holds]
     found = _narrow(file, None, directory, engine) if wrong and wrong[0].is_narrowable else None
+    narrowing = perf_counter() - checked if found is not None else 0.0
+    cost = check_cost(trace, directory, replayed, checked - begun, narrowing)
     context.output.result(
         {
             "job": trace.job,
             "holds": not wrong,
             "checks": [vars(check) for check in checks],
             "difference": found.difference if found is not None else None,
+            "cost": cost,
         },
-        table(
-            f"Trace of job {trace.job.hex()[:10]}…",
-            ("round", "what", "segments", "replayed", "verdict"),
-            [_row(check) for check in checks],
-        ),
+        [
+            table(
+                f"Trace of job {trace.job.hex()[:10]}…",
+                ("round", "what", "segments", "replayed", "verdict"),
+                [_row(check) for check in checks],
+            ),
+            _cost_in_words(cost),
+        ],
     )
     if found is not None:
         _keep_inputs(context, found, inputs)
@@ -267,6 +283,14 @@ def record(
         {"file": str(path), "values": len(made.hashes), "opening": made.opening, "closing": made.closing},
         f"{counted(len(made.hashes), 'value')} recorded in {path}",
     )
+
+
+def _cost_in_words(cost: "CheckCost") -> str:
+    replayed = (
+        f"{counted(cost.segments, 'segment')} replayed ({cost.part:.1%} of the trace): {counted(cost.steps, 'step')}"
+    )
+    search = f"; {cost.narrowing_seconds:.1f} s more to narrow the difference" if cost.narrowing_seconds else ""
+    return f"{replayed}, {cost.flops / 10**9:.3g} GFLOP, {cost.seconds:.1f} s{search}"
 
 
 def _row(check: "Check") -> tuple[object, ...]:

@@ -16,7 +16,7 @@ from pol.executor.backend import backend as executor_of
 from pol.executor.interface import Backend
 from pol.executor.names import DEFAULT_ENGINE, Engine
 from pol.job.files import read_file
-from pol.job.load import LoadedJob, load_job
+from pol.job.load import LoadedJob, load_document, load_job
 from pol.replay.trace_file import ShareRecord, Trace
 from pol.state.arrays import State
 from pol.state.canonical import decode_state, state_pieces, state_tree
@@ -115,6 +115,22 @@ class Check(Readable):
     def holds(self) -> bool:
         """True if the check found no fault."""
         return not self.fault
+
+
+@dataclass(frozen=True)
+class CheckCost(Readable):
+    """The work of a check of a trace: the segments that it replayed, their steps and FLOPs, and the wall-clock seconds.
+
+    ``part`` is their part of all segments of the trace's rounds. ``narrowing_seconds`` is the time that the search for
+    the first wrong value took after it, or 0.0. Updates, aggregations and hashes are in the seconds only.
+    """
+
+    segments: int
+    steps: int
+    flops: int
+    part: float
+    seconds: float
+    narrowing_seconds: float = 0.0
 
 
 class _States(Protocol):
@@ -228,6 +244,23 @@ def verify_trace(
         return checker.all_in_order()
     folder = Path(states) if states is not None else directory / RUN_FOLDER / STATES_FOLDER
     return checker.drawn(StateFolder(folder, loaded))
+
+
+def check_cost(trace: Trace, directory: Path, segments: int, seconds: float, narrowing_seconds: float) -> CheckCost:
+    """Return the cost of a check that replayed ``segments`` segments of a trace in so many seconds.
+
+    The job is in ``directory``. Raises JobError if its document is not a job.
+    """
+    document = load_document(directory).document
+    steps = segments * document.segment_steps
+    return CheckCost(
+        segments=segments,
+        steps=steps,
+        flops=steps * document.step_flops,
+        part=segments / sum(share.segments for share in trace.shares),
+        seconds=seconds,
+        narrowing_seconds=narrowing_seconds,
+    )
 
 
 def check_trace_of(trace: Trace, loaded: LoadedJob) -> None:

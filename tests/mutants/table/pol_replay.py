@@ -5,6 +5,14 @@ from tests.mutants.tests import TRIAL, TRIAL_TOGETHER
 
 MUTANTS = (
     Mutant(
+        "check-cost-part",
+        "a check of a trace seems to cover another part of the training than it does",
+        "pol/replay/replay.py",
+        "part=segments / sum(share.segments for share in trace.shares)",
+        "part=segments / len(trace.shares)",
+        ("tests/unit/assay/cli/test_trace.py::test_a_whole_trace_holds",),
+    ),
+    Mutant(
         "one-slot-tried",
         "a job that stops at once in nine slots of ten finds a validator that accepts it",
         "pol/replay/trial.py",

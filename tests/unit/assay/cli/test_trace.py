@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 from domain import codec
+from pol.job.load import load_document
 from pol.local.run import run_locally
 from pol.replay.trace_file import ShareRecord, trace_root
 from pol.rules.commitment import boundary_root
@@ -66,6 +67,12 @@ def test_a_whole_trace_holds(made: Path) -> None:
     assert ran.json["holds"]
     checks = [(c["round"], c["slot"], c["checked"]) for c in ran.json["checks"]]
     assert checks == [(0, 0, 2), (0, 1, 2), (0, -1, 0), (1, 0, 2), (1, 1, 2), (1, -1, 0)]
+    document = load_document(made).document
+    cost = ran.json["cost"]
+    assert (cost["segments"], cost["steps"], cost["part"]) == (8, 16, 1.0)
+    assert cost["flops"] == 16 * document.step_flops
+    assert cost["seconds"] > 0
+    assert cost["narrowing_seconds"] == 0
 
 
 def test_drawn_segments_hold(made: Path) -> None:
@@ -257,6 +264,10 @@ def test_a_wrong_trace_is_compared_with_the_recomputation(job: Path) -> None:
     ran = verify(job, "--output", "json")
     assert "the trace departs from the recomputation in round 0, slot 0, segment 0: the metric loss is" in ran.refusal
     assert ran.json["difference"]["name"] == "loss"
+    # Only the segment before the fault was replayed in the first share; the rest of its round was whole.
+    assert ran.json["cost"]["segments"] == sum(check["checked"] for check in ran.json["checks"]) + 1
+    assert ran.json["cost"]["narrowing_seconds"] > 0
+    assert "more to narrow the difference" in verify(job).out
 
 
 @pytest.mark.parametrize(
