@@ -156,16 +156,18 @@ def cut_layers(
     best[0][0] = (0, 0, 0)
     for stage in range(1, stages + 1):
         for end in range(stage, layers + 1):
-            for start in range(stage - 1, end):
-                before = best[stage - 1][start]
+            # A longer stage has no less work and state, so the search ends at the first one that these alone rule out.
+            for start in reversed(range(stage - 1, end)):
+                before, found = best[stage - 1][start], best[stage][end]
                 if before is None:
                     continue
-                sent = (crossing[start] if start else 0) + (crossing[end] if end < layers else 0)
                 micros = ceil_div(10**6 * (work[end] - work[start]), speeds[stage - 1])
-                time = micros + ceil_div(10**6 * sent, bandwidth)
                 excess = max(0, state[end] - state[start] - memories[stage - 1])
+                if found is not None and (excess, micros) > found[:2]:
+                    break
+                sent = (crossing[start] if start else 0) + (crossing[end] if end < layers else 0)
+                time = micros + ceil_div(10**6 * sent, bandwidth)
                 cost = (max(before[0], excess), max(before[1], time), start)
-                found = best[stage][end]
                 if found is None or cost < found:
                     best[stage][end] = cost
     result: list[int] = []
