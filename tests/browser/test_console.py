@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from console.known import Machine
 from console.records import RecordWatcher
 from console.server import Console
 from consumer.jobs import read_job
@@ -243,6 +244,27 @@ def test_a_hostile_moniker_is_text(market: ToldMarket, console: Console, page: P
         assert page.ask("document.documentElement.scrollWidth") <= 375, name
         assert page.ask("[...document.scripts].every((script) => script.src.includes('/assets/'))")
         assert "<script>alert(" in page.text() or name in ("orders", "members/v0")
+
+
+def test_two_machines_of_a_daemon_are_shown_with_their_tasks(market: ToldMarket, console: Console, page: Page) -> None:
+    machine = Machine("machine 0", "10.0.0.7", 16, 2**35, "", ("prov0: train_segment",), ("prov0: 3 train_segment",))
+    lost = Machine("<b>machine 1</b>", "10.0.0.8", 8, 2**34, "it does not answer", (), ("prov0: 2 train_segment",))
+    page.size(375, 800)
+    page.open(console.url)
+    assert not page.ask("document.getElementById('machines')")
+    console.known.show(machines=(machine, lost))
+    page.wait("document.querySelectorAll('#machines tbody tr').length === 2")
+    cells = "[...row.cells].map((cell) => cell.innerText.trim())"
+    first, second = page.ask(f"[...document.querySelectorAll('#machines tbody tr')].map((row) => {cells})")
+    assert first == [machine.name, machine.address, "computes", "16", "32 GiB", *machine.tasks, *machine.ended]
+    assert second[0] == lost.name
+    assert second[2] == lost.problem
+    assert page.ask("document.documentElement.scrollWidth") <= 375
+    console.known.show(machines=(machine, replace(lost, problem="", tasks=("val0: check_segment",))))
+    market.chain.block()
+    market.tell(console.known)
+    page.wait("document.querySelector('#machines tbody tr:nth-child(2)').innerText.includes('val0: check_segment')")
+    assert "it does not answer" not in page.text()
 
 
 def test_a_node_that_goes_away_and_comes_back(market: ToldMarket, console: Console, page: Page) -> None:
