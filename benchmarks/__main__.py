@@ -25,6 +25,7 @@ NOT_BENCHMARKS = {
     "curves",
     "eager",
     "figures",
+    "gpt",
     "handover_job",
     "instructions",
     "memory",

@@ -48,6 +48,9 @@ class Backend(Protocol):
     def compile(self, program: Program, seed: int) -> Compiled:
         """Return the program, compiled for a seed. The result is cached as long as the program exists."""
 
+    def integer_sums(self, bits: int, left: Array, right: Array, largest: tuple[Array, Array]) -> Array:
+        """Return the exact sums of a part of a product, as :func:`pol.ops.product.integer_sums` defines them."""
+
 
 def run(
     program: Program,

@@ -14,6 +14,7 @@ from pol.executor.interface import nothing_reads
 from pol.executor.remember import Remembering
 from pol.job.program import Node, Program
 from pol.ops.primitive import Function, Site
+from pol.ops.product import integer_sums
 from pol.ops.repeat import form
 from pol.state.arrays import Array, array_from_bytes, canonical_array
 from pol.state.held import Held
@@ -35,6 +36,10 @@ class LoopBackend(Remembering["Loop"]):
     def prepare(self, program: Program, seed: int) -> "Loop":
         """Return a program as a list of functions, one per node. ``seed`` is the seed of the job."""
         return Loop(self, program, seed)
+
+    def integer_sums(self, bits: int, left: Array, right: Array, largest: tuple[Array, Array]) -> Array:
+        """Return the exact sums of a part of a product, from the reference."""
+        return integer_sums(bits, left, right, largest)
 
     @abstractmethod
     def function(self, op: str, site: Site) -> Function:

@@ -71,6 +71,11 @@ class NativeBackend(Remembering[Compiled]):
         )
         return self._plain.compile(program, seed)
 
+    def integer_sums(self, bits: int, left: Array, right: Array, largest: tuple[Array, Array]) -> Array:
+        """Return the exact sums of a part of a product."""
+        self.library.check_thread()
+        return self.library.integer_sums(bits, left, right, largest, self.crew, self.grain)
+
     def take_arena(self, size: int) -> NDArray[np.uint8]:
         """Return memory for one run.
 

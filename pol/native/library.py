@@ -31,7 +31,7 @@ SWITCH = "ASSAY_NATIVE"
 """Environment variable: ``OFF`` for no native kernels, the name of an instruction set, or empty for the best one."""
 OFF = "0"
 
-_INTERFACE = 9
+_INTERFACE = 10
 _ADDRESS, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _OUTSIDE = 2
 _FUNCTIONS = ("exp", "log", "tanh", "erf")
@@ -41,6 +41,21 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
     "rounds_exactly": ((), _STATUS),
     "product": (
         (_STATUS, _SIZE, *[_ADDRESS] * 3, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 2, _ADDRESS, *[_SIZE] * 3),
+        _STATUS,
+    ),
+    "integer_sums": (
+        (
+            _STATUS,
+            _SIZE,
+            *[_ADDRESS] * 3,
+            *[_SIZE] * 2,
+            _ADDRESS,
+            *[_SIZE] * 2,
+            *[_ADDRESS] * 3,
+            *[_SIZE] * 3,
+            _ADDRESS,
+            _SIZE,
+        ),
         _STATUS,
     ),
     "run": ((_ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS), _STATUS),
@@ -108,6 +123,49 @@ class Library:
                     rows,
                     summed,
                     columns,
+                )
+            )
+        return result
+
+    def integer_sums(
+        self,
+        bits: int,
+        left: Array,
+        right: Array,
+        largest: tuple[Array, Array],
+        crew: int | None = None,
+        grain: int = 0,
+    ) -> NDArray[np.int64]:
+        """Return the exact sums of a product of integers, as ``pol/ops/product.py`` defines it.
+
+        A product of at least twice ``grain`` operations is divided among the threads of ``crew``.
+        """
+        rows, summed = left.shape[-2:]
+        columns = right.shape[-1]
+        if not summed:
+            return np.zeros((*left.shape[:-1], columns), np.int64)
+        result = np.empty((*left.shape[:-1], columns), np.int64)
+        count = result.size // (rows * columns) if result.size else 0
+        if count:
+            starts = [_offsets(operand) for operand in (left, right)]
+            of_left, of_right = (np.asarray(numbers, np.float32, order="C") for numbers in largest)
+            self._check(
+                self._functions.assay_integer_sums(
+                    bits,
+                    count,
+                    *map(address, starts),
+                    address(left),
+                    *_strides(left)[-2:],
+                    address(right),
+                    *_strides(right)[-2:],
+                    address(of_left),
+                    address(of_right),
+                    address(result),
+                    rows,
+                    summed,
+                    columns,
+                    crew,
+                    grain,
                 )
             )
         return result

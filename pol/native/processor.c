@@ -8,7 +8,7 @@
 #include <sys/auxv.h>
 #endif
 
-#define INTERFACE 9 /* version of this library's interface, raised with every change of a function's parameters */
+#define INTERFACE 10 /* version of this library's interface, raised with every change of a function's parameters */
 #define HAS_AVX2 1
 #define HAS_AVXVNNI 2
 #define HAS_AVX512VNNI 4

@@ -4,6 +4,7 @@
  * computed in parts, so that several threads share the work and nothing is packed twice.
  */
 
+#include "crew.h"
 #include "product.h"
 
 #define AT_ONCE (256 * 1024) /* bytes of rows at once; they are read twice, so they should fit into the second-level cache */
@@ -48,7 +49,11 @@ static void pack_lanes(const Side *side, int64_t summed, int bits, int64_t begin
     Scales scales = scales_from(&side->scales, begin);
     char *to = side->panels + panels_size(begin, side->is_left, summed, bits);
     memset(scales.largest, 0, (size_t)some.lanes * sizeof *scales.largest);
-    see_largest(&some, summed, scales.largest);
+    if (side->largest == NULL)
+        see_largest(&some, summed, scales.largest);
+    else
+        for (int64_t i = 0; i < some.lanes; i++)
+            scales.largest[i] = magnitude(side->largest[begin + i]);
     set_scales(&scales, some.lanes, bits);
     if (side->is_left)
         panels->pack_left(&some, &scales, summed, bits, to);
@@ -83,6 +88,25 @@ int place_product(Whole *whole, const Operand *left, const Operand *right, char 
     return 1;
 }
 
+/* Write the exact sums of a block at ``sums``, whose rows are ``stride`` elements apart. */
+static void sum_block(const Block *block, int64_t *sums)
+{
+    int64_t columns = block->columns, stride = block->stride;
+    double *totals = (double *)(void *)sums;
+    for (int64_t r = 0; r < block->rows; r++)
+        memset(totals + r * stride, 0, (size_t)columns * sizeof *totals);
+    panels_of(block->bits)->add(block->left, block->right, block->rows, columns, block->summed, block->bits, totals, stride);
+    /* FP64 and INT64 have the same size, so each sum is converted in its place. */
+    for (int64_t r = 0; r < block->rows; r++)
+        for (int64_t c = 0; c < columns; c++) {
+            double total;
+            int64_t sum;
+            memcpy(&total, totals + r * stride + c, sizeof total);
+            sum = (int64_t)total;
+            memcpy(sums + r * stride + c, &sum, sizeof sum);
+        }
+}
+
 /* The rows are divided into parts, or the columns if they have more panels. */
 void multiply_part(const Whole *whole, int64_t part, int64_t parts)
 {
@@ -104,9 +128,14 @@ void multiply_part(const Whole *whole, int64_t part, int64_t parts)
         block.right += panels->right_size(column, summed, whole->bits);
         block.of_right = scales_from(&right->scales, column);
     }
+    if (!block.rows || !block.columns)
+        return;
+    if (whole->sums != NULL) {
+        sum_block(&block, whole->sums + row * columns + column);
+        return;
+    }
     block.result += row * columns + column;
-    if (block.rows && block.columns)
-        panels->multiply(&block);
+    panels->multiply(&block);
 }
 
 /* Multiply ``count`` pairs of matrices, [rows, summed] by [summed, columns]. The matrices of a pair begin at ``left`` and
@@ -129,4 +158,53 @@ EXPORT int assay_product(int bits, int64_t count, const int64_t *left_offsets, c
         multiply_part(&whole, 0, 1);
     }
     return 1;
+}
+
+typedef struct {
+    Whole whole;
+    int64_t parts;
+} Summing;
+
+static void pack_sums(const void *context, int64_t part)
+{
+    const Summing *shared = context;
+    const Whole *whole = &shared->whole;
+    pack_part(&whole->left, whole->summed, whole->bits, part, shared->parts);
+    pack_part(&whole->right, whole->summed, whole->bits, part, shared->parts);
+}
+
+static void add_sums(const void *context, int64_t part)
+{
+    const Summing *shared = context;
+    multiply_part(&shared->whole, part, shared->parts);
+}
+
+/* Compute the exact sums of products of integers, for matrices as in assay_product. The largest magnitude of each row of
+ * the left matrices and of each column of the right ones is given, one matrix after another, because a lane may go on
+ * elsewhere. With 22 bits, ``summed`` is at most WHOLE. The threads of ``crew`` share a product of at least twice ``grain``
+ * operations. Returns 0 if there is not enough memory.
+ */
+EXPORT int assay_integer_sums(int bits, int64_t count, const int64_t *left_offsets, const int64_t *right_offsets,
+                              const float *left, int64_t left_row, int64_t left_k, const float *right, int64_t right_k,
+                              int64_t right_column, const float *left_largest, const float *right_largest, int64_t *sums,
+                              int64_t rows, int64_t summed, int64_t columns, Crew *crew, int64_t grain)
+{
+    static char *const none[2] = {NULL, NULL};
+    double operations = 2.0 * (double)rows * (double)summed * (double)columns;
+    Crew *own = operations < 2.0 * (double)grain ? NULL : crew_take(crew);
+    int64_t i = 0;
+    for (; i < count; i++) {
+        Operand a = {left + left_offsets[i], left_row, left_k, rows};
+        Operand b = {right + right_offsets[i], right_column, right_k, columns};
+        Summing shared = {{.summed = summed, .bits = bits, .sums = sums + i * rows * columns}, crew_size(own)};
+        if (!place_product(&shared.whole, &a, &b, none))
+            break;
+        shared.whole.left.largest = left_largest + i * rows;
+        shared.whole.right.largest = right_largest + i * columns;
+        crew_expect(own, operations, 0.0);
+        crew_do(own, shared.parts, pack_sums, &shared);
+        crew_do(own, shared.parts, add_sums, &shared);
+    }
+    crew_give_back(own);
+    return i == count;
 }

@@ -101,20 +101,26 @@ static inline const Panels *panels_of(int bits)
     return bits == 22 ? &WIDE_PANELS : &NARROW_PANELS;
 }
 
-/* An operand with its scales and the address of its panels. */
+/* An operand with its scales and the address of its panels. ``largest`` has the largest magnitude of each lane, if they are
+ * given, or else is NULL.
+ */
 typedef struct {
     Operand x;
     int is_left, is_packed;
     Scales scales;
     char *panels;
+    const float *largest;
 } Side;
 
-/* A product of two matrices: all parts of both sides are packed, then all parts of the result are computed. */
+/* A product of two matrices: all parts of both sides are packed, then all parts of the result are computed. If ``sums`` is
+ * not NULL, the exact sums of integers are written there, and there is no result.
+ */
 typedef struct {
     Side left, right;
     int64_t summed;
     int bits;
     float *result;
+    int64_t *sums;
 } Whole;
 
 /* Return the bytes of a packed operand with its scales. */

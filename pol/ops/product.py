@@ -79,10 +79,15 @@ def scale_rows(x: Array, axis: int, bits: int) -> tuple[Array, Array]:
     lowered by one and q is rounded again from x. Rows of zeros have s = 0. Rows with NaN or infinity give zeros and an
     inverse of NaN. Returns q as integers in FP64, and 2^-s, in which ``axis`` has size 1; both are exact.
     """
+    shift, inverse = scales(magnitudes(x, axis), bits)
+    return integers(x, shift, inverse), inverse
+
+
+def magnitudes(x: Array, axis: int) -> Array:
+    """Return the largest magnitude in each row of an operand, of which ``axis`` is summed and has size 1 afterwards."""
     # This avoids the absolute values of all elements, which would take another copy.
     highest, lowest = (end.reduce(x, axis, keepdims=True) for end in (np.maximum, np.minimum))
-    shift, inverse = scales(np.maximum(np.abs(highest), np.abs(lowest)), bits)
-    return integers(x, shift, inverse), inverse
+    return np.asarray(np.maximum(np.abs(highest), np.abs(lowest)))
 
 
 def scales(largest: Array, bits: int) -> tuple[Array, Array]:
@@ -107,6 +112,18 @@ def integers(x: Array, shift: Array, inverse: Array) -> Array:
     # operands.
     wide *= power_of_two(shift)
     return np.rint(wide, out=wide)
+
+
+def integer_sums(bits: int, left: Array, right: Array, largest: tuple[Array, Array]) -> Array:
+    """Return the exact sums (int64) of the product of two FP32 matrices that are scaled to integers.
+
+    ``largest`` has the largest magnitude of each row of the left matrix, and of each column of the right one, with
+    size 1 in the summed dimension. A part of an operand is scaled right if these are the magnitudes of the whole. With
+    22 bits, the summed dimension has at most :data:`BLOCK` elements.
+    """
+    numbers = (integers(matrix, *scales(most, bits)) for matrix, most in zip((left, right), largest, strict=True))
+    # A sum is below 2^53, so FP64 holds it exactly.
+    return np.matmul(*numbers).astype(np.int64)
 
 
 def sum_blocks(left: Array, right: Array) -> Array:

@@ -19,7 +19,7 @@ import numpy as np
 
 from pol.ops.order import nowhere
 from pol.ops.primitive import Site
-from pol.ops.product import BLOCK, integers, largest_digit, scales
+from pol.ops.product import BLOCK, integer_sums, largest_digit, magnitudes, scales
 from pol.ops.reduce import halve, sum_tree
 from pol.ops.shape import outside
 from pol.ops.splits import Axis, Exchange, Split, Way
@@ -30,6 +30,7 @@ from pol.state.arrays import NUMPY_DTYPES, Array, dtype_name
 from pol.values import ITEM_SIZE, TensorType
 
 Message = tuple[Array, ...]
+IntegerSums = Callable[[int, Array, Array, tuple[Array, Array]], Array]
 T = TypeVar("T")
 
 
@@ -104,10 +105,14 @@ class Task:
 
 @dataclass(frozen=True)
 class Share:
-    """A machine's part of a task: the rows of the way that it has, and its pieces of the operands."""
+    """A machine's part of a task: the rows of the way that it has, and its pieces of the operands.
+
+    ``sums`` computes the exact sums of products on this machine, as :func:`pol.ops.product.integer_sums` does.
+    """
 
     rows: Array
     operands: tuple[Array, ...]
+    sums: IntegerSums = integer_sums
 
 
 def piece_site(task: Task, share: Share) -> Site:
@@ -198,7 +203,7 @@ def _matrices(task: Task, share: Share) -> tuple[Array, Array]:
 
 def _magnitudes(task: Task, share: Share) -> Message:
     left, right = _matrices(task, share)
-    return np.abs(left).max(-1, keepdims=True), np.abs(right).max(-2, keepdims=True)
+    return magnitudes(left, -1), magnitudes(right, -2)
 
 
 def _summed(task: Task) -> tuple[int, int, int]:
@@ -211,31 +216,52 @@ def _summed(task: Task) -> tuple[int, int, int]:
 
 def _integer_products(task: Task, share: Share, agreed: Message) -> Message:
     bits = task.site.attrs["bits"]
-    left, right = (
-        integers(matrix, *scales(largest, bits)) for matrix, largest in zip(_matrices(task, share), agreed, strict=True)
-    )
-    summed, blocks, width = _summed(task)
-    numbers = share.rows // (BLOCK if blocks > 1 else summed)
-    sums = [np.matmul(left[..., numbers == block], right[..., numbers == block, :]) for block in range(blocks)]
-    # A block's sum is below 2^53, so FP64 holds it exactly.
-    return (_packed(np.stack(sums).astype("<i8"), width),)
+    left, right = _matrices(task, share)
+    of_left, of_right = agreed
+    _, blocks, width = _summed(task)
+    if blocks == 1:
+        sums = share.sums(bits, left, right, (of_left, of_right))[None]
+    else:
+        numbers = [share.rows // BLOCK == block for block in range(blocks)]
+        parts = [(left[..., own], right[..., own, :]) for own in numbers]
+        sums = np.stack([share.sums(bits, *part, (of_left, of_right)) for part in parts])
+    return _planes(sums, width)
 
 
-def _packed(numbers: Array, width: int) -> Array:
-    """Return integers in two's complement, with ``width`` bytes each."""
-    return np.ascontiguousarray(numbers[..., None].view(np.uint8)[..., :width])
+def _planes(numbers: Array, width: int) -> Message:
+    """Return integers of ``width`` bytes in planes: the lowest 4, 2 or 1 bytes of all of them, then their next bytes.
+
+    The last plane is signed.
+    """
+    return tuple(_at(numbers, 8 * first, dtype) for first, dtype in _layout(width))
 
 
-def _unpacked(packed: Array) -> Array:
-    width = packed.shape[-1]
-    signs = np.where(packed[..., -1:] >= 128, np.uint8(255), np.uint8(0))
-    wide = np.concatenate([packed, np.repeat(signs, 8 - width, -1)], -1)
-    return np.ascontiguousarray(wide).view("<i8")[..., 0]
+def _at(numbers: Array, bits: int, dtype: str) -> Array:
+    return (numbers >> bits if bits else numbers).astype(dtype)
+
+
+def _layout(width: int) -> list[tuple[int, str]]:
+    """Return for each plane of integers of ``width`` bytes the number of its first byte, and its dtype."""
+    sizes = [size for size in (4, 2, 1) if width & size]
+    starts = [sum(sizes[:plane]) for plane in range(len(sizes))]
+    kinds = ["u"] * (len(sizes) - 1) + ["i"]
+    return [(first, f"<{kind}{size}") for first, kind, size in zip(starts, kinds, sizes, strict=True)]
+
+
+def _add_planes(totals: Array, planes: Message) -> None:
+    """Add integers in planes to ``totals`` (int64)."""
+    first = 0
+    for plane in planes:
+        totals += np.left_shift(plane, 8 * first, dtype=np.int64) if first else plane
+        first += plane.dtype.itemsize
 
 
 def _rounded_once(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     left, right = (scales(largest, task.site.attrs["bits"])[1] for largest in agreed)
-    sums = np.add.reduce([_unpacked(packed) for (packed,) in partials])
+    _, blocks, _ = _summed(task)
+    sums = np.zeros((blocks, *task.site.result.shape), np.int64)
+    for planes in partials:
+        _add_planes(sums, planes)
     total = np.zeros(task.site.result.shape)
     for block in sums:
         total += block

@@ -229,7 +229,7 @@ class Member:
         assert run.cut is not None, "a whole node is part of a block"
         number = self._program.first_node + run.offset
         operands = [self._part(held, *key) for key in entry.reads]
-        own = Share(entry.rows[entry.place], tuple(operands))
+        own = Share(entry.rows[entry.place], tuple(operands), self._backend.integer_sums)
         if not run.cut.has_exchange:
             with np.errstate(all="ignore"):
                 held[number, Part(run.cut.result, entry.place)] = compute_piece(task, own)

@@ -32,6 +32,7 @@ from pol.machines.group import Group
 from pol.machines.messages import Train, send
 from pol.machines.starters import Hosts
 from pol.machines.stream import Stream
+from pol.ops.product import integer_sums
 from pol.split.exchanges import Message
 from pol.split.machine import Machine
 from pol.split.plan import Plan, make_plan, shapes
@@ -264,6 +265,7 @@ class MachinesBackend:
     """A back end whose machines compute the programs that read a batch together."""
 
     name = "numpy"
+    integer_sums = staticmethod(integer_sums)
 
     def __init__(self, row: MachineRow) -> None:
         self.row = row

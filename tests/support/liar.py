@@ -7,6 +7,7 @@ import numpy as np
 
 from pol.executor.interface import Backend, nothing_reads
 from pol.job.program import Program
+from pol.ops.product import integer_sums
 from pol.replay.operations import OperationRunner, value_hash
 from pol.state.arrays import Array, canonical_array
 from pol.state.held import Held, on_host
@@ -20,6 +21,8 @@ class OperationLiar:
     def __init__(self, executor: Backend, op: str, operands: tuple[bytes, ...]) -> None:
         self.executor, self.op, self.operands = executor, op, operands
         self._runners: dict[int, OperationRunner] = {}
+
+    integer_sums = staticmethod(integer_sums)
 
     def compile(self, program: Program, seed: int) -> "LyingProgram":
         return LyingProgram(self, program, seed)

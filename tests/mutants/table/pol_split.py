@@ -12,8 +12,8 @@ MUTANTS = (
         "split-own-scale",
         "a machine scales its part of a product by its own largest magnitude",
         "pol/split/exchanges.py",
-        "in zip(_matrices(task, share), agreed, strict=True)",
-        "in zip(_matrices(task, share), _magnitudes(task, share), strict=True)",
+        "    of_left, of_right = agreed\n",
+        "    of_left, of_right = _magnitudes(task, share)\n",
         (f"{SPLITS}products_across_the_end_of_a_block",),
     ),
     Mutant(
@@ -31,6 +31,14 @@ MUTANTS = (
         "    in_block = BLOCK if bits == 22 else summed\n",
         "    in_block = summed\n",
         (f"{SPLITS}a_long_product_of_22_bits_is_added_block_by_block",),
+    ),
+    Mutant(
+        "split-unsigned",
+        "the highest bytes of a partial sum lose their sign",
+        "pol/split/exchanges.py",
+        """    kinds = ["u"] * (len(sizes) - 1) + ["i"]\n""",
+        """    kinds = ["u"] * len(sizes)\n""",
+        ("tests/unit/pol/split/test_exchanges.py::test_integers_in_planes_come_back",),
     ),
     Mutant(
         "plan-any-block",

@@ -15,6 +15,7 @@ from pol.executor.interface import nothing_reads, run
 from pol.executor.names import BACKENDS, Engine
 from pol.job.document import BATCH_NUMBER
 from pol.job.program import Program, ProgramBuilder
+from pol.ops.product import integer_sums
 from pol.state.arrays import Array, State, canonical_array
 from pol.state.canonical import state_tree
 from pol.state.held import Held, on_host
@@ -83,6 +84,7 @@ class Whole:
     """A back end that knows no nodes: it runs this one program in a single expression."""
 
     name = "whole"
+    integer_sums = staticmethod(integer_sums)
 
     def compile(self, program: Program, seed: int) -> "Whole":
         assert len(program.nodes) == 1

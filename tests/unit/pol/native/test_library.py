@@ -30,7 +30,7 @@ from pol.native.library import (
 from pol.native.self_test import KNOWN, answers
 from pol.ops import philox
 from pol.ops.primitive import Site
-from pol.ops.product import BITS, BLOCK, largest_digit
+from pol.ops.product import BITS, BLOCK, integer_sums, largest_digit, magnitudes
 from pol.ops.table import PRIMITIVES
 from pol.state.arrays import Array
 from pol.values import TensorType
@@ -134,6 +134,31 @@ def test_products_of_every_shape_and_layout(seed: int, name: str, precision: int
     right = laid_out(rng, numbers(rng, *batch, summed, columns))
     found = LIBRARIES[name].product(precision, left, right)
     assert same(found, REFERENCE.product(precision, left, right))
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32 - 1), st.sampled_from(USABLE), st.sampled_from(BITS))
+def test_exact_sums_of_a_part_of_a_product(seed: int, name: str, precision: int) -> None:
+    """The largest magnitudes are those of longer lanes. One thread or three compute the same."""
+    rng = np.random.default_rng(seed)
+    rows, summed, columns = (int(rng.integers(1, limit)) for limit in (40, 70, 50))
+    summed = int(rng.choice([0, summed, BLOCK]))
+    batch = [int(size) for size in rng.integers(1, 4, rng.integers(0, 3))]
+    left = laid_out(rng, numbers(rng, *batch, rows, summed))
+    right = laid_out(rng, numbers(rng, *batch, summed, columns))
+    with np.errstate(all="ignore"):
+        more_left, more_right = numbers(rng, *batch, rows, 1), numbers(rng, *batch, 1, columns)
+        largest = (
+            magnitudes(np.concatenate([left, more_left], -1), -1),
+            magnitudes(np.concatenate([right, more_right], -2), -2),
+        )
+        wanted = integer_sums(precision, left, right, largest)
+    library = LIBRARIES[name]
+    owner = object.__new__(Reference)
+    for crew in (None, library.start_crew(owner, 3)):
+        found = library.integer_sums(precision, left, right, largest, crew, 1)
+        assert found.dtype == np.int64
+        assert np.array_equal(found, wanted)
 
 
 @pytest.mark.parametrize("name", USABLE)

@@ -15,6 +15,7 @@ from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob, load_job
 from pol.job.program import Constant, Node, Program, make_program
 from pol.local.run import run_locally
+from pol.ops.product import integer_sums
 from pol.ops.repeat import CARRY, SEQUENCE, form
 from pol.replay.narrow import TraceParty, make_record, narrow
 from pol.replay.operations import OperationRun, OperationRunner, value_hash
@@ -64,6 +65,7 @@ class Liar:
     program: Program
     forged: Program
     name: str = "liar"
+    integer_sums = staticmethod(integer_sums)
 
     def compile(self, program: Program, seed: int) -> Compiled:
         """Return the other one, ready to run."""
