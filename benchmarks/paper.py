@@ -2,9 +2,9 @@
 
 Nothing is trained: a GPT is captured with tensors whose memory is never touched, since a program depends on shapes
 alone. Each row has the fewest machines, each with so much memory, on which a plan of stages fits. The seconds of a step
-are an estimate, at the speed and over the link that are named in the notes, and ``parts`` is the number of parts in
-which a batch then goes through the stages. ``check`` is the time to fetch both states over that link, as each check of
-a segment does.
+are an estimate, at the speed and over the link that are named in the notes. ``parts`` is the number of parts in which a
+batch then goes through the stages. ``check`` is the time to fetch both states over that link, as each check of a
+segment does.
 """
 
 from collections.abc import Mapping
