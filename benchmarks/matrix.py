@@ -18,6 +18,7 @@ from benchmarks.checkers.alarms import Alarms
 from benchmarks.checkers.checker import Checker, Verdict
 from benchmarks.checkers.exact import Everything, Panels, steps_of
 from benchmarks.checkers.honest import honest_rows
+from benchmarks.checkers.products import product_rows
 from benchmarks.checkers.proof_of_learning import ProofOfLearning
 from benchmarks.checkers.rounding_log import rounding_rows
 from benchmarks.figures import Figures, Row
@@ -96,7 +97,7 @@ def run(models: list[str] | None = None, segments: int = SEGMENTS) -> Figures:
     rejected = [each.case for each in honest if each.unit == "rejected" and each.value]
     notes = [f"{name}: not found by a replay of every place" for name in missed]
     notes += [f"{name}: honest work was rejected" for name in rejected]
-    return Figures(NAME, [*rows, *honest, *rounding_rows()], notes, failed=bool(missed or rejected))
+    return Figures(NAME, [*rows, *honest, *rounding_rows(), *product_rows()], notes, failed=bool(missed or rejected))
 
 
 def played(setting: Setting, attacks: "list[Attack] | tuple[Attack, ...]", count: int = LOTS) -> Iterator[Row]:

@@ -8,6 +8,7 @@ import pytest
 
 from benchmarks.checkers.alarms import is_outside_pev
 from benchmarks.checkers.exact import Everything, Panels
+from benchmarks.checkers.products import LARGEST, holds
 from benchmarks.checkers.proof_of_learning import ProofOfLearning, p_value
 from benchmarks.checkers.rounding_log import Auditor, Trainer, is_same, packed, trained, unpacked
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
@@ -110,3 +111,18 @@ def test_the_tests_of_the_baselines_are_those_of_their_papers() -> None:
     assert not is_outside_pev(2.0 + 9 * float(np.std(losses)), losses)
     assert is_outside_pev(2.0 + 11 * float(np.std(losses)), losses)
     assert is_outside_pev(float("nan"), losses)
+
+
+def test_a_two_sided_check_finds_one_wrong_number_of_a_product() -> None:
+    random = np.random.default_rng(0)
+    left, right = (random.integers(-LARGEST, LARGEST + 1, (64, 64)).astype(np.float64) for _ in range(2))
+    vectors = random.integers(0, 2**26, (64, 3)).astype(np.float64)
+    product = left @ right
+    assert holds(left, right, product, vectors)
+    for change in (1.0, -1.0, 2.0**14):
+        wrong = product.copy()
+        wrong[5, 7] += change
+        assert not holds(left, right, wrong, vectors)
+        # A change that cancels in the sum of a row.
+        wrong[5, 8] -= change
+        assert not holds(left, right, wrong, vectors)

@@ -5,7 +5,17 @@ from tests.mutants.tests import AUDITOR, MIRRORING, RESULTS, STATES, TOGETHER, T
 
 _TOGETHER_ENDS = "tests/unit/validator/test_together_ends.py::test_"
 
+_ATTACKS = "tests/security/test_matrix.py::test_every_attack_is_found_here_and_passes_where_the_papers_say"
+
 MUTANTS = (
+    Mutant(
+        "update-unchecked",
+        "a provider sends an update that does not follow from its trace",
+        "validator/work/checks/exact.py",
+        "    if root != update_claim(asked.update_root, asked.local_root, asked.closing.metrics):\n",
+        "    if root == update_claim(asked.update_root, bytes(32), asked.closing.metrics):\n",
+        (f"{_ATTACKS}[A31 a little is enough]",),
+    ),
     Mutant(
         "steps-not-checked",
         "an honest validator closes a round with steps that its provider made up",
