@@ -170,7 +170,7 @@ def test_a_signer_with_other_extensions_is_refused(extensions: Any, reason: Reas
 def test_a_chip_issues_no_certificate() -> None:
     """A party that has a chip's key issues another certificate with it, and so makes up a second device."""
     made = MadeSnp()
-    chips = Authority("SEV-VCEK", made.ask, (x509.BasicConstraints(False, None), True))
+    chips = Authority("SEV-VCEK", made.ark, (x509.BasicConstraints(False, None), True))
     made.ask = chips
     chain = (made.vcek(), chips.der, made.ark.der)
     assert verified(replace(made.evidence(), certificates=chain), made.policy()) is Reason.BAD_CHAIN
