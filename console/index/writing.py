@@ -291,7 +291,7 @@ class EventIndex(Readings):
 
     @_take.register
     def _(self, change: FeesShared, event: LoggedEvent) -> None:
-        self._pot(distribution=change.amount)
+        self._pot(distribution=change.amount - change.to_community, community=change.to_community)
 
     @_take.register
     def _(self, change: TotalsChanged, event: LoggedEvent) -> None:

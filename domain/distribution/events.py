@@ -11,15 +11,21 @@ from domain.events import Change
 class FeesShared(Change):
     """The fees of a block, and the coins that it minted, were shared among the bonded validators.
 
-    ``proposer_attos`` is the proposer's own part. Validators that are ``absent`` get nothing; their part goes to the
-    community pool.
+    The sums of distribution are now ``totals``, and ``to_community`` (uassay) went to the community pool. ``absent``
+    validators get nothing: the start of their rewards grows with ``per_power``. If ``proposer_attos``, the proposer's
+    own part, is not 0, the proposer's rewards are entered, and its record has the last three fields.
     """
 
     KIND: ClassVar[str] = "distribution.shared"
     amount: int
+    totals: DistributionTotals
+    to_community: int
+    absent: tuple[str, ...]
     proposer: str
     proposer_attos: int
-    absent: tuple[str, ...]
+    commission: int
+    outstanding: int
+    ratio: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,7 +5,7 @@ from chain.state_machine.distribution.rewards import get_reward, get_settled
 from chain.state_machine.distribution.tables import get_totals
 from chain.state_machine.ledger.balances import apply_transfer
 from chain.state_machine.ledger.tables import POTS
-from domain.distribution.events import TotalsChanged
+from domain.distribution.events import FeesShared, TotalsChanged
 from domain.distribution.messages import (
     MsgFundCommunityPool,
     MsgSetWithdrawAddress,
@@ -68,8 +68,13 @@ def community(chain: Chain) -> int:
 
 def from_orders(chain: Chain) -> int:
     """Return the coins of the community pool that orders paid, without those that are a part of fees."""
-    taxes = sum(change.to_community for change in changes_of(TotalsChanged, chain.events))
-    return POTS.get(chain.overlay(), COMMUNITY_POT.name) - taxes
+    return POTS.get(chain.overlay(), COMMUNITY_POT.name) - taxes(chain)
+
+
+def taxes(chain: Chain) -> int:
+    """Return the coins that fees gave to the community pool."""
+    shared = sum(change.to_community for change in changes_of(FeesShared, chain.events))
+    return shared + sum(change.to_community for change in changes_of(TotalsChanged, chain.events))
 
 
 def dust(chain: Chain) -> int:

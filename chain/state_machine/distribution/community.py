@@ -14,7 +14,7 @@ from chain.state_machine.store import Overlay
 from domain.amount import in_assay
 from domain.distribution.events import CommunitySpent, TotalsChanged
 from domain.distribution.moves import COMMUNITY_SPEND, COMMUNITY_TAX
-from domain.distribution.records import ATTOS
+from domain.distribution.records import ATTOS, DistributionTotals
 from domain.errors import INSUFFICIENT_FUNDS, UNAUTHORIZED, Refusal
 from domain.ledger.moves import COMMUNITY_POT
 from domain.moves import Transfer
@@ -27,14 +27,21 @@ def get_community_attos(store: Overlay) -> int:
 
 def give_to_community(ctx: Context, attos: int, **changes: int) -> None:
     """Move attos of the pot of rewards to the community pool, and change other sums of distribution."""
+    before = get_totals(ctx.store)
+    totals, whole = change_totals(ctx, attos, **changes)
+    if totals != before or whole:
+        ctx.emit(TotalsChanged(totals, whole))
+
+
+def change_totals(ctx: Context, attos: int, **changes: int) -> tuple[DistributionTotals, int]:
+    """Do the same without an event. Return the new sums, and the coins (uassay) that went to the community pool."""
     totals = get_totals(ctx.store)
     whole, dust = divmod(totals.dust + attos, ATTOS)
     changed = replace(totals, dust=dust, **changes)
-    if changed == totals and not whole:
-        return
-    TOTALS.put(ctx.store, changed)
+    if changed != totals:
+        TOTALS.put(ctx.store, changed)
     apply_transfer(ctx, Transfer(move=COMMUNITY_TAX, source="", target="", amount=whole))
-    ctx.emit(TotalsChanged(changed, whole))
+    return changed, whole
 
 
 def check_community_spend(ctx: Context, recipient: str, amount: int) -> None:

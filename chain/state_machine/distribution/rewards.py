@@ -11,7 +11,7 @@ All divisions round down. What they leave over stays in the record's ``outstandi
 from dataclasses import replace
 
 from chain.state_machine.context import Context
-from chain.state_machine.distribution.community import give_to_community
+from chain.state_machine.distribution.community import change_totals, give_to_community
 from chain.state_machine.distribution.tables import (
     REWARDS,
     STARTS,
@@ -40,7 +40,7 @@ MILLION = 1_000_000
 
 
 def share_fees(ctx: Context) -> None:
-    """Share the fees of the block, and minted coins, among the bonded validators by power."""
+    """Share the fees of the block, and minted coins, among the bonded validators by power. One event says all of it."""
     amount = POTS.get(ctx.store, FEES_POT.name)
     if not amount:
         return
@@ -60,17 +60,26 @@ def share_fees(ctx: Context) -> None:
     # The bonus that absent validators cost the proposer goes to the community, so that no other validator gets it.
     each = (shared - most) // totals.power if totals.power else 0
     given = own + each * (totals.power - absent_power)
-    give_to_community(ctx, amount * ATTOS - given, per_power=totals.per_power + each)
     for rewards in absent:
-        _put(ctx, replace(rewards, start=rewards.start + each))
+        REWARDS.put(ctx.store, replace(rewards, start=rewards.start + each))
+    entered, rest = ValidatorRewards(proposer), 0
+    totals = replace(totals, per_power=totals.per_power + each)
     if own:
-        settle(ctx, proposer, more=own)
+        stake = VALIDATOR_STAKES.must(ctx.store, proposer)
+        entered, rest = enter(get_rewards(ctx.store, proposer), totals, stake, stake.commission.rate, own)
+        REWARDS.put(ctx.store, entered)
+    totals, to_community = change_totals(ctx, amount * ATTOS - given + rest, per_power=totals.per_power)
     ctx.emit(
         FeesShared(
             amount=amount,
+            totals=totals,
+            to_community=to_community,
+            absent=tuple(rewards.operator for rewards in absent),
             proposer=proposer,
             proposer_attos=own,
-            absent=tuple(rewards.operator for rewards in absent),
+            commission=entered.commission,
+            outstanding=entered.outstanding,
+            ratio=entered.ratio,
         )
     )
 
@@ -116,14 +125,14 @@ def enter(
     return entered, 0
 
 
-def settle(ctx: Context, operator: str, *, more: int = 0, rate: int | None = None) -> ValidatorRewards:
-    """Enter what a validator earned, and ``more`` (attos), at its commission rate or at ``rate``; return its record."""
+def settle(ctx: Context, operator: str, *, rate: int | None = None) -> ValidatorRewards:
+    """Enter what a validator earned, at its commission rate or at ``rate``; return its record."""
     rewards = get_rewards(ctx.store, operator)
     totals = get_totals(ctx.store)
-    if not more and (not rewards.power or rewards.start == totals.per_power):
+    if not rewards.power or rewards.start == totals.per_power:
         return rewards
     stake = VALIDATOR_STAKES.must(ctx.store, operator)
-    entered, rest = enter(rewards, totals, stake, stake.commission.rate if rate is None else rate, more)
+    entered, rest = enter(rewards, totals, stake, stake.commission.rate if rate is None else rate)
     _put(ctx, entered)
     give_to_community(ctx, rest)
     return entered

@@ -1,5 +1,6 @@
 """The second books of distribution: rewards, where they start and go to, as the genesis and the events tell them."""
 
+from dataclasses import replace
 from functools import singledispatchmethod
 from typing import Any
 
@@ -50,7 +51,20 @@ class DistributionBooks:
 
     @take.register
     def _(self, change: FeesShared) -> dict[str, int]:
-        return {"fees": -change.amount, "distribution": change.amount}
+        grown = change.totals.per_power - self.totals[()].per_power
+        self.totals[()] = change.totals
+        for name in change.absent:
+            self.rewards[name] = replace(self.rewards[name], start=self.rewards[name].start + grown)
+        if change.proposer_attos:
+            self.rewards[change.proposer] = replace(
+                self.rewards[change.proposer],
+                start=change.totals.per_power,
+                commission=change.commission,
+                outstanding=change.outstanding,
+                ratio=change.ratio,
+            )
+        kept = change.amount - change.to_community
+        return {"fees": -change.amount, "distribution": kept, "community": change.to_community}
 
     @take.register
     def _(self, change: TotalsChanged) -> dict[str, int]:

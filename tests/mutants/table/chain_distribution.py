@@ -27,8 +27,8 @@ MUTANTS = (
         "absent-are-paid",
         "a validator that did not vote gets its part",
         _CODE,
-        "        _put(ctx, replace(rewards, start=rewards.start + each))\n",
-        "        _put(ctx, rewards)\n",
+        "        REWARDS.put(ctx.store, replace(rewards, start=rewards.start + each))\n",
+        "        REWARDS.put(ctx.store, rewards)\n",
         (f"{_REWARDS}::test_a_validator_that_did_not_vote_gets_nothing_and_no_other_one_gets_more",),
     ),
     Mutant(

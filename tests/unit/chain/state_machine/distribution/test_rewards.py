@@ -69,6 +69,16 @@ def test_the_fees_of_a_block_are_shared_in_it(chain: Chain) -> None:
     assert reward(chain, "v1", "v1") == (each + own) * 9 // 10
 
 
+def test_one_event_says_how_fees_were_shared(chain: Chain) -> None:
+    """Each block with fees has it, so the log of events must not grow by more."""
+    chain.block()
+    chain.away = {"v0"}
+    first = len(chain.events)
+    pay_fee(chain, "alice", FEE, proposer="v1")
+    (shared,) = [event for event in chain.events[first:] if event.type.startswith("distribution.")]
+    assert shared.type == "distribution.shared"
+
+
 def test_a_validator_that_did_not_vote_gets_nothing_and_no_other_one_gets_more(chain: Chain) -> None:
     chain.block()
     chain.away = {"v0"}

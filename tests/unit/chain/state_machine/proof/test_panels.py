@@ -8,7 +8,6 @@ from chain.state_machine.ledger.tables import POTS, SUPPLY
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.registry.tables import VALIDATORS
 from chain.state_machine.store import Overlay
-from domain.distribution.events import TotalsChanged
 from domain.ledger.records import BondKind
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
@@ -18,10 +17,9 @@ from domain.params import local_params
 from domain.proof.queries import PanelDutiesRequest, PanelRequest, SeatsRequest
 from domain.proof.records import AuditKind, Ruling, SeatAnswer
 from domain.registry.messages import MsgAdmitProvider, MsgRegisterProvider
-from domain.vocabulary import changes_of
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, Market, digest, make_terms, submit
-from tests.support.rewards import from_orders
+from tests.support.rewards import from_orders, taxes
 from tests.support.stakes import cut, stake_of
 
 STAKE = 10**10
@@ -373,8 +371,7 @@ def test_nobody_reaches_another_seats_pay_by_silencing_it() -> None:
     earned = [market.chain.worth(name) - worth for name, worth in before.items()]
     least, *others = sorted(earned)
     assert others == [COST + FEE] * 4
-    taxes = sum(change.to_community for change in changes_of(TotalsChanged, market.chain.events))
-    assert 800 <= least <= 800 + taxes < COST
+    assert 800 <= least <= 800 + taxes(market.chain) < COST
 
 
 def test_one_that_differs_meets_twice_as_many_and_loses() -> None:
