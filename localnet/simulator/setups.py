@@ -18,6 +18,7 @@ from localnet.simulator.behaviours import (
     FalseChallenger,
     HonestProvider,
     HonestValidator,
+    SignsTwice,
 )
 from localnet.simulator.memory_chain import UNPROVEN, digest
 from localnet.simulator.training import ORDER_KEY, Job
@@ -28,6 +29,7 @@ PRICE = 10**12
 """uassay per PFLOP that bids and orders are about."""
 VALIDATORS, PROVIDERS = 7, 20
 CONSUMERS = ("carol", "charles", "chris")
+SPONSORS = ("gina", "gerd")
 REGIONS = ("eu", "us")
 SOLD_SECONDS, SOLD_ORDERS = 24, 8
 """How long a cluster trains for what its validator sells at once, and how many orders that is at most: no more than
@@ -131,7 +133,36 @@ def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -
     orders = tuple(_order(random, number, shape, used, cheats=cheats) for number in range(shape.orders))
     setup = Setup(seed=seed, params=used, validators=validators, providers=providers, orders=orders)
     setup = replace(setup, challengers=_challengers(Random(f"challengers {kind} {seed}"), names, cheats=cheats))
-    return _with_faults(setup, Random(f"faults {seed}")) if kind is Kind.ROUGH else setup
+    if kind is Kind.ROUGH:
+        setup = _with_faults(setup, Random(f"faults {seed}"))
+    return _with_staking(setup, Random(f"staking {kind} {seed}"), wicked) if cheats else setup
+
+
+def _with_staking(setup: Setup, random: Random, wicked: set[str]) -> Setup:
+    """Return a setup with a validator that signs twice, one that stays away and comes back, or accounts that pay fees.
+
+    Each has one chance in three. A validator is jailed for an absence of some seconds. The one that signs twice is one
+    of the wicked, or the only wicked one.
+    """
+    names = [plan.name for plan in setup.validators]
+    if random.randrange(3) == 0:
+        name = random.choice(sorted(wicked) or names)
+        twice = SignsTwice(random.randrange(10_000, 120_000))
+        plans = [replace(plan, behaviour=twice) if plan.name == name else plan for plan in setup.validators]
+        setup = replace(setup, validators=tuple(plans))
+    if random.randrange(3) == 0:
+        used = setup.params.replace(signed_blocks_window=10, downtime_jail_duration=random.choice((1, 10, 60)))
+        name = random.choice([name for name in names if name not in wicked])
+        outage = Outage(
+            at=random.randrange(10_000, 120_000),
+            lasts=random.choice((5_000, 15_000, 60_000)),
+            names=(name,),
+            misses_votes=True,
+        )
+        setup = replace(setup, params=used, outages=(*setup.outages, outage))
+    if random.randrange(3) == 0:
+        setup = replace(setup, sponsors=SPONSORS[: random.randint(1, 2)])
+    return setup
 
 
 def _challengers(random: Random, names: tuple[str, ...], *, cheats: bool) -> tuple[ChallengerPlan, ...]:

@@ -20,6 +20,7 @@ FAULTS = (
     "failing",
     "spam",
     "outages",
+    "sponsors",
     "challengers",
     "early",
     "cancels",
@@ -119,6 +120,8 @@ def _without(setup: Setup, fault: str) -> Setup:
             )
         case "outages":
             return replace(setup, outages=())
+        case "sponsors":
+            return replace(setup, sponsors=())
         case "challengers":
             return replace(setup, challengers=())
         case "loss":

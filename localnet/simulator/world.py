@@ -189,6 +189,7 @@ class World:
         self.deposits: dict[str, int] = {}
         self._told: set[RoundKey] = set()
         self.absent: set[str] = set()  # validators that an outage took away
+        self.signed_twice: set[str] = set()  # validators of which a block proved that
         self._away: dict[str, int] = {}
         self.chain_clock = 0
         self.validators = {p.name: ValidatorActor(self, p.name, p.behaviour) for p in setup.validators}
@@ -410,6 +411,10 @@ class World:
     def _misbehaviours(self) -> tuple[Misbehaviour, ...]:
         """Return the evidence that the next block has."""
         height = self.chain.height
+        names = [
+            name for name, actor in self.validators.items() if height > 1 and actor.behaviour.signs_twice(self, name)
+        ]
+        self.signed_twice.update(names)
         return tuple(
             Misbehaviour(
                 kind=MisbehaviourKind.DUPLICATE_VOTE,
@@ -418,8 +423,7 @@ class World:
                 time_ns=self.chain.time_ns,
                 power=self.chain.sets[0].get(cons_key(name), 0),
             )
-            for name, actor in self.validators.items()
-            if height > 1 and actor.behaviour.signs_twice(self, name)
+            for name in names
         )
 
     def _granter(self, messages: tuple[Message, ...]) -> str:
