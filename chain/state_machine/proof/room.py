@@ -69,19 +69,20 @@ def move_panel(ctx: Context, panel: Panel, step: PanelStep, **changes: Any) -> P
     return moved
 
 
-def take_room(ctx: Context, panel: Panel, seats: int) -> None:
-    """Give a panel the room of ``seats`` seats, even if less room is free.
+def take_room(ctx: Context, panel: Panel, seats: int) -> Panel:
+    """Give a panel the room of ``seats`` seats, even if less room is free; return the panel as it is stored then.
 
     If ``seats`` is 0, take all its room back.
     """
-    load = PANELS.must(ctx.store, *panel.key).load
-    if seats == load:
-        return
-    AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + seats - load)
-    PANELS.update(ctx.store, *panel.key, load=seats)
+    stored = PANELS.must(ctx.store, *panel.key)
+    if seats == stored.load:
+        return stored
+    AUDIT_LOAD.set(ctx.store, AUDIT_LOAD.get(ctx.store) + seats - stored.load)
+    changed = PANELS.update(ctx.store, *panel.key, load=seats)
     ctx.emit(RoomTaken(panel.key, seats))
-    if seats < load and _is_anyone_waiting(ctx):
+    if seats < stored.load and _is_anyone_waiting(ctx):
         schedule(ctx, ctx.clock, ROOM_DUE)
+    return changed
 
 
 def count_next(panel: Panel) -> int:

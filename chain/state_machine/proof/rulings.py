@@ -98,7 +98,7 @@ def end_stage(ctx: Context, panel: Panel) -> None:
     last_next = bool(panel.undecided) and (lacks_half or panel.last_next)
     step = PanelStep.GO_ON if panel.undecided else PanelStep.DECIDE
     panel = move_panel(ctx, panel, step, is_open=False, last_next=last_next)
-    take_room(ctx, panel, count_next(panel))
+    panel = take_room(ctx, panel, count_next(panel))
     ctx.emit(StageEnded(panel=key, stage=panel.stage, wanted=panel.wanted, repeats=False, last_next=last_next))
     if panel.for_slash:
         end_slash_vote(ctx, order, leg, panel, slashed=bool(get_slashable(ctx, panel)))

@@ -35,6 +35,14 @@ _OTHER_TIER = "tests/unit/chain/state_machine/proof/test_other_tier.py"
 
 MUTANTS = (
     Mutant(
+        "room-is-lost",
+        "a ruling beside an open place takes audit room for good",
+        "chain/state_machine/proof/rulings.py",
+        "    panel = take_room(ctx, panel, count_next(panel))\n    ctx.emit",
+        "    take_room(ctx, panel, count_next(panel))\n    ctx.emit",
+        (f"{APPEALS}::test_a_ruling_beside_an_open_place_returns_all_audit_room",),
+    ),
+    Mutant(
         "lot-block-hash",
         "lots are drawn from a block hash, which its proposer chooses",
         "chain/state_machine/proof/lots.py",

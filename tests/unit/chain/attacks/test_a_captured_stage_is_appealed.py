@@ -7,6 +7,7 @@ import pytest
 
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, POTS
 from chain.state_machine.market.tables import HOLDS
+from chain.state_machine.proof.tables import AUDIT_LOAD
 from chain.state_machine.registry.tables import VALIDATORS
 from domain.disputes.messages import MsgAppeal
 from domain.disputes.records import DisputeState
@@ -66,6 +67,27 @@ def rule(market: Market, order_id: bytes, round: int = 0) -> None:
         seats = market.seated(order_id, round, stage)
         market.say(order_id, dict.fromkeys(seats, lie(market, order_id, round)), round)
     assert market.panel(order_id, round).awaits_appeal
+
+
+def test_a_ruling_beside_an_open_place_returns_all_audit_room() -> None:
+    """Seats lie about one place, and contradict each other about another one. The invariants count the room."""
+    market = make_market()
+    order_id = market.run(submit(deposit=900_000, rematch=False))
+    market.train_round(order_id)
+    for stage in (1, 2):
+        market.wait_stage(order_id, 0, stage)
+        said = {
+            name: tuple(
+                answer if answer.root == digest("made up") else replace(answer, root=digest("mine", name))
+                for answer in lie(market, order_id)
+            )
+            for name in market.seated(order_id, 0, stage)
+        }
+        market.say(order_id, said)
+    panel = market.panel(order_id, 0)
+    assert panel.awaits_appeal
+    assert {Ruling.OPEN, Ruling.WRONG} <= {place.ruling for place in panel.places}
+    assert panel.load == AUDIT_LOAD.get(market.chain.overlay()) == 0
 
 
 def appeal(appellant: str, order_id: bytes, round: int = 0, dispute: int = 0) -> MsgAppeal:
