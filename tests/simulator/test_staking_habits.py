@@ -14,6 +14,7 @@ from domain.market.reasons import CloseReason
 from localnet.simulator.behaviours import SignsTwice
 from localnet.simulator.coalitions import with_validators
 from localnet.simulator.memory_chain import cons_address
+from localnet.simulator.play import kind_of
 from localnet.simulator.setups import Kind, Shape, make_setup
 from localnet.simulator.world import Outage, Setup, World
 
@@ -38,6 +39,13 @@ def play(setup: Setup) -> tuple[World, Counter[str]]:
 def settled(world: World) -> int:
     answers = [world.order(order.order_id).order for order in world.orders if order.order_id]
     return sum(order.close_reason == CloseReason.SETTLED for order in answers)
+
+
+def test_random_markets_have_each_habit() -> None:
+    setups = [make_setup(seed, kind_of(seed), Shape(orders=1)) for seed in range(1, 21)]
+    assert any(isinstance(plan.behaviour, SignsTwice) for setup in setups for plan in setup.validators)
+    assert any(outage.misses_votes for setup in setups for outage in setup.outages)
+    assert any(setup.sponsors for setup in setups)
 
 
 def test_a_validator_that_signs_twice_is_jailed_for_good_and_only_it_loses() -> None:
