@@ -32,7 +32,7 @@ from domain.gov.events import (
 )
 from domain.gov.moves import GOV_POT, PROPOSAL_BURN, PROPOSAL_DEPOSIT, PROPOSAL_REFUND
 from domain.gov.params import GovParams
-from domain.gov.records import REASON_MAX, Deposit, Proposal, ProposalStatus
+from domain.gov.records import REASON_MAX, Deposit, Proposal, ProposalStatus, Tally
 from domain.messages import Message, each_message
 from domain.moves import Transfer
 
@@ -88,17 +88,29 @@ def on_proposal(ctx: Context, due: QueueEntry) -> None:
 
 
 def weigh_proposal(ctx: Context, due: QueueEntry) -> int:
-    """Return the gas of ending a period of a proposal."""
+    """Return the gas of ending a period of a proposal.
+
+    Messages that will not be applied have no gas. So proposals that fail do not each fill the lane of a block.
+    """
     proposal = PROPOSALS.must(ctx.store, due.number(0))
     if proposal.status is ProposalStatus.DEPOSIT_PERIOD:
         return 0
-    return TALLY_GAS * count_bonded(ctx.store) + (EXECUTION_GAS if proposal.messages != "[]" else 0)
+    tally = TALLY_GAS * count_bonded(ctx.store)
+    if proposal.messages == "[]":
+        return tally
+    _, passes, _ = _count(ctx, proposal)  # votes are counted here, and again at the end
+    return 2 * tally + (EXECUTION_GAS if passes else 0)
+
+
+def _count(ctx: Context, proposal: Proposal) -> tuple[Tally, bool, bool]:
+    """Return the votes on a proposal, whether it passes, and whether its deposits are burnt."""
+    tally = compute_tally(ctx.store, proposal.id)
+    return tally, *decide(tally, get_bonded(ctx.store), ctx.block.params.of(GovParams))
 
 
 def _end_voting(ctx: Context, proposal: Proposal) -> None:
     VOTING.delete(ctx.store, proposal.id)
-    tally = compute_tally(ctx.store, proposal.id)
-    passes, burns = decide(tally, get_bonded(ctx.store), ctx.block.params.of(GovParams))
+    tally, passes, burns = _count(ctx, proposal)
     status, reason = ProposalStatus.REJECTED, ""
     if passes:
         reason = _execute(ctx, proposal)

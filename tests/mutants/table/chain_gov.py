@@ -7,6 +7,14 @@ _PROPOSALS = "tests/unit/chain/state_machine/gov/test_proposals.py"
 
 MUTANTS = (
     Mutant(
+        "failed-messages-weigh",
+        "each proposal that fails fills the housekeeping of a block",
+        "chain/state_machine/gov/proposals.py",
+        "    return 2 * tally + (EXECUTION_GAS if passes else 0)\n",
+        "    return 2 * tally + EXECUTION_GAS\n",
+        ("tests/unit/chain/state_machine/gov/test_proposals.py::test_proposals_that_fail_end_in_one_block",),
+    ),
+    Mutant(
         "moved-stake-votes-twice",
         "stake that moves after its vote counts with both validators",
         "chain/state_machine/gov/component.py",

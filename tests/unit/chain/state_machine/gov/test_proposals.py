@@ -293,6 +293,16 @@ def test_two_proposals_cannot_spend_the_same_coins(chain: Chain) -> None:
     assert found(chain, 2).status is ProposalStatus.FAILED
 
 
+def test_proposals_that_fail_end_in_one_block(chain: Chain) -> None:
+    """Their messages take no gas, so that many of them do not hold up the housekeeping of many blocks."""
+    count = 4
+    for _ in range(count):
+        chain.ok(propose(change("market", "ttl_max", 77)), seconds=0)
+    chain.pass_until(found(chain).voting_until)
+    chain.block()
+    assert [found(chain, number).status for number in range(1, count + 1)] == [ProposalStatus.REJECTED] * count
+
+
 def test_nobody_else_spends_the_community_pool(chain: Chain) -> None:
     chain.ok(MsgFundCommunityPool((coin(5 * ASSAY),), "carol"))
     chain.refused(UNAUTHORIZED, spend("alice", 1, "alice"), field="authority")
