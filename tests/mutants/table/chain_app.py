@@ -14,9 +14,47 @@ _FORMS = "tests/unit/chain/app/rest/test_forms.py::test_"
 _FILES = "tests/unit/chain/app/test_comet_files.py::test_"
 _TREE = "tests/unit/chain/app/test_smt.py::test_"
 _STORAGE = "tests/unit/chain/app/test_storage.py::test_"
+_PART = "                {}={},\n"
+_BLOCK = _PART.format("time_ns", "time_ns") + _PART.format("hash", "block_hash") + _PART.format("proposer", "proposer")
+_BLOCK += "                txs="
+"""The fields of the block that an application executes."""
+_FOUR = "tests/integration/test_four_applications.py::test_four_applications_agree_on_messages_of_every_kind[1]"
+_LOG = "tests/unit/chain/app/test_abci_log.py::test_a_node_logs_its_calls_in_the_folder_that_the_environment_names"
 _SIGNER = "tests/unit/chain/app/test_remote_signer.py::test_"
 
 MUTANTS = (
+    Mutant(
+        "hash-of-a-text",
+        "a block's time depends on the hash that a process gives to texts",
+        "chain/app/application.py",
+        _BLOCK,
+        _BLOCK.replace("=time_ns", "=time_ns + hash(self.chain_id) % 97"),
+        (_FOUR,),
+    ),
+    Mutant(
+        "mempool-in-a-block",
+        "a block's time depends on the transactions that the node checked",
+        "chain/app/application.py",
+        _BLOCK,
+        _BLOCK.replace("=time_ns", "=time_ns + self._verify.verified"),
+        (_FOUR,),
+    ),
+    Mutant(
+        "memory-in-a-block",
+        "a block's time depends on the blocks since the node started",
+        "chain/app/application.py",
+        _BLOCK,
+        _BLOCK.replace("=time_ns", "=time_ns + len(self._recent)"),
+        (_FOUR,),
+    ),
+    Mutant(
+        "logged-too-late",
+        "the log has a call after its end, so that it lacks the call in which a node died",
+        "chain/app/abci_log.py",
+        '            self._write(f"{name} {height}" if height else name)\n            answer = method(request)\n',
+        '            answer = method(request)\n            self._write(f"{name} {height}" if height else name)\n',
+        (_LOG,),
+    ),
     Mutant(
         "evidence-stays",
         "a proposal that changes how long stake can be slashed leaves the age of evidence in CometBFT as it was",

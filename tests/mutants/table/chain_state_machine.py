@@ -7,6 +7,17 @@ _DELEGATING = "tests/unit/chain/state_machine/staking/test_delegations.py"
 
 MUTANTS = (
     Mutant(
+        "numbers-of-refused",
+        "a refused transaction uses up numbers of events",
+        "chain/state_machine/transition.py",
+        "        ctx.next_event = first_event\n        return refused(refusal, tx.gas_limit",
+        "        return refused(refusal, tx.gas_limit",
+        (
+            "tests/property/test_operations.py"
+            "::test_whatever_anybody_sends_all_invariants_hold_and_every_process_agrees",
+        ),
+    ),
+    Mutant(
         "declared-gas",
         "a proposal may hold what declares less than it needs",
         "chain/state_machine/transition.py",
