@@ -49,6 +49,7 @@ from domain.proof.events import (
     LeafShown,
     OrderVerified,
     PanelEnded,
+    PanelRecalled,
     PanelSkipped,
     PanelWaits,
     PlaceDrawn,
@@ -760,6 +761,11 @@ class OrderStory:
     def _(self, change: PanelSkipped) -> None:
         round = self._round(change.panel.round_key)
         round.skipped = round.panel_over = True
+
+    @_take.register
+    def _(self, change: PanelRecalled) -> None:
+        round = self._round(change.panel.round_key)
+        round.skipped = round.panel_over = False
 
     @_take.register
     def _(self, change: PanelWaits) -> None:

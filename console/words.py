@@ -280,6 +280,7 @@ _KINDS: Final = MappingProxyType(
         "panel.stage": "Auditors were drawn",
         "panel.stage_ended": "A stage of a panel ended",
         "panel.skipped": "A round was not drawn to be recomputed",
+        "panel.recalled": "A round is recomputed after all, because a provider put its share on chain itself",
         "panel.states": "A panel tries to fetch the states from which the next leg starts",
         "states.lacked": "The validator of the leg could not fetch the states from which it starts",
         "states.ruled": "A panel ruled whether the states can be fetched",

@@ -5,11 +5,15 @@ from typing import Annotated
 
 from domain.amount import BPS
 from domain.bounds import Bps, Duration, Money, Range
-from domain.limits import ANSWERS_MAX, DURATION_MAX, DUTY_SEGMENTS_MAX, ROUNDS_MAX, SLOTS_MAX
+from domain.limits import ANSWERS_MAX, CHALLENGE_WAIT_MAX, DURATION_MAX, DUTY_SEGMENTS_MAX, ROUNDS_MAX, SLOTS_MAX
 
 # Every value in a range is safe, although not every value is useful.
 Wait = Annotated[int, Range(0, DURATION_MAX)]
 """Seconds; 0 means not to wait."""
+ChallengeWait = Annotated[int, Range(0, CHALLENGE_WAIT_MAX)]
+"""Seconds; 0 means not to wait."""
+AuditRate = Annotated[int, Range(400, BPS)]
+"""Basis points. At a lower chance of a panel, the largest bond of a share would not deter its provider."""
 Rate = Annotated[int, Range(1, 2**63 - 1)]
 """Bytes/s or FLOP/s."""
 Take = Annotated[int, Range(0, BPS // 2)]
@@ -63,3 +67,5 @@ class OrderParams:
     appeal_wait: Duration
     include_wait: Duration
     challenge_reward_bps: Bps
+    audit_rate_min: AuditRate
+    challenge_wait_min: ChallengeWait

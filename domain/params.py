@@ -127,6 +127,8 @@ class Params(Readable):
             appeal_wait=proof.appeal_wait,
             include_wait=proof.include_wait,
             challenge_reward_bps=self.of(DisputesParams).challenge_reward_bps,
+            audit_rate_min=proof.audit_rate_min,
+            challenge_wait_min=proof.challenge_wait_min,
         )
 
 

@@ -635,6 +635,14 @@ class PanelSkipped(Change):
 
 
 @dataclass(frozen=True, slots=True)
+class PanelRecalled(Change):
+    """A closed round that was not drawn gets a panel, because a provider put a share of it on chain itself."""
+
+    KIND: ClassVar[str] = "panel.recalled"
+    panel: PanelKey
+
+
+@dataclass(frozen=True, slots=True)
 class PanelWaits(Change):
     """A panel waits until there is audit room for it."""
 

@@ -7,7 +7,9 @@ from domain.bounds import Bps, Duration, Money, Range
 from domain.order_params import (
     Auditors,
     AuditPlaces,
+    AuditRate,
     AuditSegments,
+    ChallengeWait,
     DutySegments,
     Rounds,
     StageBase,
@@ -74,6 +76,10 @@ class ProofParams(Readable):
     appeal_wait: Duration = 150
     # Time for the witnesses of a delivery to get it from its provider, if the provider's validator signs no receipt.
     include_wait: Duration = 600
+    # Least chance of a panel (bps) for a round in the tier `sampled`.
+    audit_rate_min: AuditRate = 2_000
+    # Shortest time after a round's window in which a round in the tier `sampled` can be challenged.
+    challenge_wait_min: ChallengeWait = 86_400
 
 
 LOCAL = ProofParams(
@@ -93,5 +99,6 @@ LOCAL = ProofParams(
     stand_segments=2,
     appeal_wait=60,
     include_wait=60,
+    challenge_wait_min=20,
 )
 """The values of a local network."""

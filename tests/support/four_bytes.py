@@ -13,7 +13,7 @@ from unittest.mock import patch
 from domain.amount import BPS
 from domain.legs.records import Leg
 from domain.market.records import Order
-from domain.proof.records import Finding, Round
+from domain.proof.records import Finding
 from pol.rules.tiers import table
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import Description, Tier
@@ -31,7 +31,7 @@ def _nothing(_: bytes) -> bytes:
     return b""
 
 
-def _half(_: Order, __: Leg, ___: Round) -> int:
+def _half(_: Order, __: Leg, ___: int) -> int:
     return BPS // 2
 
 
@@ -47,8 +47,12 @@ FOUR_BYTES: Tier = replace(
         arithmetic="any that gives the same first four bytes of a root",
         recomputed="a panel for half of the rounds",
         agreement="if the first four bytes of their roots are equal",
+        promise="tests pass",
+        against="mistakes",
+        cost="half of the audits",
     ),
     rate=_half,
+    draws_doubtful=False,
     decide=partial(decide, COUNTED),
     judge=partial(judge, COUNTED),
     count_wanted=partial(count_wanted, COUNTED),

@@ -10,7 +10,8 @@ from domain.proof.reasons import ShareReason
 from pol.rules.cover import is_covered
 from pol.rules.lots import draw
 from pol.rules.schedule import segment_work, share_segments, share_work
-from validator.decide.admission import UNCOVERED
+from pol.rules.tiers.table import tier_of
+from validator.decide.admission import UNCOVERED, Backing
 from validator.decide.initial import initial_state
 from validator.decide.pace import paced, unshown
 from validator.decide.plan import FreeProvider, plan_slots, spread_slots
@@ -156,9 +157,16 @@ def new_work(
         settled=False,
         given_at=view.clock,
         wait_until=view.clock + longest,
-        backing=next((w.backing for w in view.workers if w.address == provider), UNCOVERED),
+        backing=_backing(view, leg, provider),
         at_once=next((w.slots for w in view.workers if w.address == provider), 1),
     )
+
+
+def _backing(view: View, leg: Leg, provider: str) -> Backing:
+    """Return what a task states about its bonds: the operator's decision, and at least the bond that the tier needs."""
+    backing = next((w.backing for w in view.workers if w.address == provider), UNCOVERED)
+    least = tier_of(leg).least_multiple(view.on_chain.order, leg)
+    return replace(backing, multiple=max(backing.multiple, least))
 
 
 def _patience(local: LocalOrder, view: View, leg: Leg, provider: str, before: int, issue: int) -> int:

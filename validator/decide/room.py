@@ -9,6 +9,7 @@ from domain.legs.records import Leg
 from domain.proof.records import ShareState
 from pol.rules.panels import batch_seconds, verify_seconds
 from pol.rules.schedule import progress_seconds, round_seconds, served_terms
+from pol.rules.tiers.table import challenges_of
 from validator.decide.records import LocalOrder
 from validator.decide.view import View
 
@@ -68,6 +69,6 @@ def _has_time(view: View, leg: Leg) -> bool:
         TRAINING_SLACK * left * seconds
         + left // params.rounds_ahead * batch_seconds(params, order.audit_ms, order.window)
         + verify_seconds(params, order.audit_ms, order.window)
-        + order.challenges.wait
+        + challenges_of(order, leg).wait
     )
     return view.clock + needed < order.deadline

@@ -8,7 +8,7 @@ from threading import Event
 
 from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.legs.records import LegState
-from domain.market.records import OrderState
+from domain.market.records import ChallengeTerms, OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, ShareClaim
@@ -20,6 +20,7 @@ from pol.rules.disputes import may_challenge
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.inclusion import is_asking
 from pol.rules.panels import is_place
+from pol.rules.tiers.table import challenges_of
 from validator.decide.admission import Admission, Backing, read_invitation
 from validator.decide.idle import why_idle
 from validator.decide.initial import foreign_roots, served_roots
@@ -892,13 +893,13 @@ class Service:
         named = any(address in on_chain.order.challenges.addresses for on_chain in orders)
         if named or address in self.view.bonded:
             return True
-        if any(on_chain.order.challenges.anyone for on_chain in orders):
+        if any(_challenges(on_chain).anyone for on_chain in orders):
             self.bonding.hear(address)
         return False
 
     def _may_watch(self, on_chain: OrderResponse, address: str) -> bool:
         """Return whether an account may fetch places of an order: it may challenge its rounds, and can pay for it."""
-        terms = on_chain.order.challenges
+        terms = _challenges(on_chain)
         if terms.anyone and address in self.view.bonded:
             return True
         is_operator = address in self.view.validators
@@ -992,6 +993,12 @@ def _fitting(tasks: list[t.TrainTask]) -> list[t.TrainTask]:
             break
         first.append(task)
     return first
+
+
+def _challenges(on_chain: OrderResponse) -> ChallengeTerms:
+    """Return the rules about challenges of an order's current leg, or those that the order asked for."""
+    leg = on_chain.current
+    return on_chain.order.challenges if leg is None else challenges_of(on_chain.order, leg)
 
 
 def _blobs_of(opening: t.AuditOpening) -> list[t.BlobRef]:

@@ -16,6 +16,7 @@ from domain.proof.records import AuditKind, AuditPlace, Round
 from pol.rules.disputes import may_challenge
 from pol.rules.lots import draw, duty_segments
 from pol.rules.panels import place_work
+from pol.rules.tiers.table import challenges_of
 from validator.decide.seats import shares_of
 from validator.watch.places import accepted_shares, get_extents, list_places, shows_open_result
 
@@ -60,7 +61,7 @@ def may_watch(on_chain: OrderResponse, leg: Leg, watch: Watch) -> bool:
     """Return whether a watchtower may challenge rounds of a leg, and so fetch their places; it leaves out its own."""
     order = on_chain.order
     parties = {order.consumer, *(row.address for row in on_chain.escrow.depositors)}
-    admitted = may_challenge(order.challenges, parties, watch.me, is_operator=watch.me in watch.validators)
+    admitted = may_challenge(challenges_of(order, leg), parties, watch.me, is_operator=watch.me in watch.validators)
     return admitted and leg.validator != watch.me
 
 
@@ -105,9 +106,11 @@ def find_waiver(on_chain: OrderResponse, clock: int, watch: Watch) -> int | None
     It has found every place of these rounds right, or a panel has drawn it. A watchtower waives only if that can
     shorten a wait.
     """
-    terms = on_chain.order.challenges
     leg = on_chain.current
-    if leg is None or not leg.is_live or terms.anyone or not terms.wait or not may_watch(on_chain, leg, watch):
+    if leg is None or not leg.is_live:
+        return None
+    terms = challenges_of(on_chain.order, leg)
+    if terms.anyone or not terms.wait or not may_watch(on_chain, leg, watch):
         return None
     last = None
     for closed in on_chain.rounds_of(leg.number):

@@ -47,7 +47,7 @@ def check_appeal(ctx: Context, message: MsgAppeal) -> CheckedAppeal:
     check_before(ctx, "end of the time to appeal", panel.appeal_until)
     leg = LEGS.must(ctx.store, message.order_id, message.leg)
     if message.appellant not in get_wrong_providers(ctx, panel):
-        check_challenger(ctx, order, message.appellant, "appellant")
+        check_challenger(ctx, order, leg, message.appellant, "appellant")
     bond = compute_bond(ctx, order, leg, panel, ctx.block.params.of(DisputesParams).challenge_min)
     free = get_bond_account(ctx.store, message.appellant).free
     if free < bond:

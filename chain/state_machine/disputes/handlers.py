@@ -87,7 +87,7 @@ def check_challenge(ctx: Context, message: MsgChallenge) -> CheckedChallenge:
     key = RoundKey(message.order_id, message.leg, message.round)
     found = _get_round(ctx, key)
     check_before(ctx, "time to challenge the round", found.closed.challenges_end)
-    check_challenger(ctx, found.order, message.challenger, "challenger")
+    check_challenger(ctx, found.order, found.leg, message.challenger, "challenger")
     states = [dispute.state for dispute in get_live(ctx, key)]
     live = len(states)
     if live >= DISPUTES_MAX:

@@ -19,6 +19,7 @@ from domain.legs.records import Leg
 from domain.limits import CHALLENGERS_MAX
 from domain.market.records import Order
 from pol.rules.disputes import may_challenge
+from pol.rules.tiers.table import challenges_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,10 +36,10 @@ def get_parties(ctx: Context, order: Order) -> set[str]:
     return {order.consumer, *(row.address for row in ESCROWS.must(ctx.store, order.id).depositors)}
 
 
-def check_challenger(ctx: Context, order: Order, address: str, field: str) -> None:
-    """Refuse an account that may not challenge rounds of an order."""
+def check_challenger(ctx: Context, order: Order, leg: Leg, address: str, field: str) -> None:
+    """Refuse an account that may not challenge rounds of a leg."""
     is_operator = POWERS_GIVEN.has(ctx.store, address)
-    if not may_challenge(order.challenges, get_parties(ctx, order), address, is_operator=is_operator):
+    if not may_challenge(challenges_of(order, leg), get_parties(ctx, order), address, is_operator=is_operator):
         reason = "is neither a party of the order nor a validator, and the order does not name it"
         remedy = "use the key of the consumer, of a validator, or of an account that the order names"
         raise Refusal(NOT_YOURS, field, reason, remedy)
@@ -51,16 +52,17 @@ def check_waive(ctx: Context, message: MsgWaive) -> CheckedWaiver:
         reason = f"the current leg is {order.legs}, or the order is ending"
         raise Refusal(WRONG_STATE, "leg", reason, "waive challenges of the current leg of an active order")
     leg = LEGS.need(ctx.store, order.id, message.leg)
-    if order.challenges.anyone or not order.challenges.wait:
+    terms = challenges_of(order, leg)
+    if terms.anyone or not terms.wait:
         reason = "every account may challenge it, or its rounds do not wait for challenges"
         raise Refusal(WRONG_STATE, "order_id", reason, "a waiver of this order has no effect")
-    check_challenger(ctx, order, message.sender, "sender")
+    check_challenger(ctx, order, leg, message.sender, "sender")
     until = WAIVERS.get(ctx.store, order.id, leg.number, message.sender)
     if not max(until, leg.first_round) <= message.round < leg.end_round:
         reason = f"is not a round from {max(until, leg.first_round)} to {leg.end_round - 1}"
         raise Refusal(BAD_FIELD, "round", reason, "name the last round that you will not challenge")
     operators = bonded_operators(ctx.store)
-    challengers = {*get_parties(ctx, order), *order.challenges.addresses, *operators}
+    challengers = {*get_parties(ctx, order), *terms.addresses, *operators}
     return CheckedWaiver(order=order, leg=leg, challengers=tuple(sorted(challengers)))
 
 

@@ -33,7 +33,7 @@ from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
 from domain.amount import MONEY_MAX, ceil_div
 from domain.market.events import OrderUnmatched
-from domain.market.records import Conditions, JobTerms, Order, OrderState
+from domain.market.records import ChallengeTerms, Conditions, JobTerms, Order, OrderState
 from domain.node.params import NodeParams
 from domain.order_params import OrderParams
 from escrow.deposits import affordable_price
@@ -41,7 +41,7 @@ from matching_engine.match import Reads, match
 from matching_engine.records import AuctionOrder, Fill
 from pol.rules.panels import Promised, batch_seconds, verify_seconds
 from pol.rules.schedule import rest_terms, share_work, trial_work
-from pol.rules.tiers.table import highest_floor, tier_named
+from pol.rules.tiers.table import highest_floor, longest_wait, tier_named
 
 
 class AuctionBudget(NamedTuple):
@@ -177,9 +177,7 @@ def ask_rest(order: Order) -> AuctionOrder:
     these states count like those of the payload.
     """
     terms = rest_terms(order.terms, order.next_round)
-    asked = make_auction_order(
-        terms, order.conditions, order.params, order.audit_ms, order.window, order.challenges.wait
-    )
+    asked = make_auction_order(terms, order.conditions, order.params, order.audit_ms, order.window, order.challenges)
     if not order.next_round:
         return asked
     size = terms.delivered_bytes + terms.result_bytes
@@ -188,13 +186,13 @@ def ask_rest(order: Order) -> AuctionOrder:
 
 
 def make_auction_order(
-    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int, challenge_wait: int
+    terms: JobTerms, conditions: Conditions, params: OrderParams, audit_ms: int, window: int, challenges: ChallengeTerms
 ) -> AuctionOrder:
     """Return an order in the form that the auction reads. Fields that these arguments do not determine are empty.
 
     The caller fills in the other fields. At most ``rounds_ahead`` rounds may be closed but not verified. Further rounds
     wait for a window, or for a stage of full length if a seat was silent. The last round also waits
-    ``challenge_wait`` seconds for challenges. ``verify_seconds`` includes this waiting time.
+    for challenges, as long as the slowest allowed tier says. ``verify_seconds`` includes this waiting time.
     """
     return AuctionOrder(
         order_id=bytes(32),
@@ -206,7 +204,7 @@ def make_auction_order(
         conditions=conditions,
         excluded=(),
         seconds_left=0,
-        verify_seconds=challenge_wait
+        verify_seconds=longest_wait(conditions.tiers, challenges, params)
         + verify_seconds(params, audit_ms, window)
         + (terms.rounds - 1) // params.rounds_ahead * batch_seconds(params, audit_ms, window),
         job_bond_bps=params.job_bond_bps,

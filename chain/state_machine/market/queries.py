@@ -28,7 +28,7 @@ from domain.market.queries import (
     SimulateMatchResponse,
     ValidatorBacking,
 )
-from domain.market.records import Order
+from domain.market.records import ChallengeTerms, Order
 from matching_engine.match import quote
 from pol.rules.panels import compute_audit_ms, compute_window
 from pol.rules.schedule import check_terms
@@ -85,8 +85,9 @@ def simulate_match(reader: Reader, request: SimulateMatchRequest, book: LivingBo
     params = PARAMS.get(store).for_order()
     audit_ms = compute_audit_ms(request.terms, params, get_promised(store))
     window = compute_window(params, audit_ms)
+    challenges = ChallengeTerms(wait=request.challenge_wait)
     asked = replace(
-        make_auction_order(request.terms, request.conditions, params, audit_ms, window, request.challenge_wait),
+        make_auction_order(request.terms, request.conditions, params, audit_ms, window, challenges),
         price_limit=request.price_limit or MONEY_MAX,
         seconds_left=request.deadline,
         opened_height=head.height + 1,

@@ -1,7 +1,8 @@
 """Panels of rounds and of disputes: how they are opened, and what they know about a place (protocol section 5.1).
 
 The tier of the leg gives the probability that a round gets a panel. If the probability is below 1, a lot decides after
-the round is closed. A round without a panel is verified when its window is over, as on a chain without auditors.
+the round is closed, unless the round is doubtful and the tier gives every doubtful round a panel. A round without a
+panel is verified when its window is over, as on a chain without auditors.
 
 A panel then goes from stage to stage (:mod:`chain.state_machine.proof.stages`) until it has a ruling about each of its
 places (:mod:`chain.state_machine.proof.rulings`). A ruling against the chain makes the round void
@@ -11,15 +12,20 @@ places (:mod:`chain.state_machine.proof.rulings`). A ruling against the chain ma
 from dataclasses import replace
 
 from chain.state_machine.context import Context
+from chain.state_machine.ledger.order_money import get_job_bond
+from chain.state_machine.ledger.tables import BOND_ROWS
 from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.proof.gas import CLOSE_GAS
 from chain.state_machine.proof.places import emit_place, get_extents, get_stops, make_place
 from chain.state_machine.proof.room import ask_room, wait_for_seed
-from chain.state_machine.proof.tables import AUDIT_STAGE, PANELS
+from chain.state_machine.proof.tables import AUDIT_STAGE, PANELS, ROUNDS, SHARES
 from domain.amount import BPS
 from domain.keys import PanelKey, RoundKey, ShareRef
+from domain.ledger.records import BondKind
+from domain.legs.records import Leg
 from domain.market.records import Order
-from domain.proof.events import DisputePanelOpened, ResultMissed, StatesPanelOpened
-from domain.proof.records import AuditPlace, Panel, PanelPlace, Round, Ruling
+from domain.proof.events import DisputePanelOpened, PanelRecalled, ResultMissed, StatesPanelOpened
+from domain.proof.records import AuditPlace, Panel, PanelPlace, Round, Ruling, ShareState
 from domain.proof.transitions import PANEL_STEPS, PanelStep
 from pol.rules.schedule import served_terms
 from pol.rules.tiers.table import tier_of
@@ -32,7 +38,7 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     """
     key = closed.key
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    rate = tier_of(leg).rate(order, leg, closed)
+    rate = get_rate(ctx, order, leg, closed)
     if order.params.auditors == 0 or rate == 0:
         return
     panel = _make_panel(key.panel())
@@ -42,6 +48,47 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
         ask_room(ctx, order, panel)
     else:
         wait_for_seed(ctx, order, leg, panel, AUDIT_STAGE)
+
+
+def get_rate(ctx: Context, order: Order, leg: Leg, closed: Round) -> int:
+    """Return the chance (bps) with which a closed round gets a panel."""
+    tier = tier_of(leg)
+    job_bond = get_job_bond(ctx, order.id, leg.number)
+    rate = tier.rate(order, leg, job_bond.amount if job_bond is not None else 0)
+    if rate < BPS and tier.draws_doubtful and _is_doubtful(ctx, closed):
+        return BPS
+    return rate
+
+
+def _is_doubtful(ctx: Context, closed: Round) -> bool:
+    """Return whether a closed round has a rejected share, or repeats a round that became void in the leg before."""
+    before = ROUNDS.get(ctx.store, closed.order_id, closed.leg - 1, closed.round)
+    if before is not None and before.void:
+        return True
+    parts = (closed.order_id, closed.leg, int(BondKind.SHARE), closed.round)
+    shares = (SHARES.must(ctx.store, *row.share(closed.order_id)) for row in BOND_ROWS.iterate(ctx.store, *parts))
+    return any(share.state is ShareState.REJECTED for share in shares)
+
+
+def weigh_doubt(order: Order, leg: Leg) -> int:
+    """Return the gas of finding out whether a round is doubtful: its shares are read if a lot could decide."""
+    tier = tier_of(leg)
+    could_skip = tier.draws_doubtful and tier.rate(order, leg, leg.job_bond) < BPS
+    return 2 * CLOSE_GAS * leg.slots if could_skip else 0
+
+
+def doubt_round(ctx: Context, order: Order, key: RoundKey) -> None:
+    """Open the panel of a closed round that was not drawn, because a share came that its validator did not accept.
+
+    Do nothing if the round is still open or has a panel, or if its tier leaves this to the lot. If the lot has not
+    decided yet, it finds the round doubtful.
+    """
+    closed = ROUNDS.get(ctx.store, *key)
+    if closed is None or PANELS.has(ctx.store, *key.panel()) or not order.params.auditors:
+        return
+    if tier_of(LEGS.must(ctx.store, key.order_id, key.leg)).draws_doubtful:
+        ctx.emit(PanelRecalled(key.panel()))
+        open_panel(ctx, order, closed)
 
 
 def open_dispute_panel(ctx: Context, order: Order, closed: Round, dispute: int, place: AuditPlace) -> None:

@@ -45,6 +45,7 @@ from domain.proof.transitions import ROUND_STEPS, PanelStep, RoundStep
 from escrow.settle import Earnings, settle_round
 from pol.rules.fees import compute_panel_fee
 from pol.rules.orders import handover_seconds
+from pol.rules.tiers.table import challenges_of
 
 
 def advance(ctx: Context, order: Order) -> None:
@@ -84,7 +85,7 @@ def on_window(ctx: Context, entry: QueueEntry) -> None:
 
 def _clear_next(ctx: Context, order: Order, leg: Leg) -> Leg:
     """Clear the first round of a leg that is not cleared, if it waits only for challenges; return the leg."""
-    if not order.challenges.wait:
+    if not challenges_of(order, leg).wait:
         return leg
     number = leg.first_round + max(leg.cleared, leg.verified)
     closed = ROUNDS.get(ctx.store, order.id, leg.number, number)

@@ -11,6 +11,7 @@ from chain.state_machine.context import Context
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
 from chain.state_machine.proof.gas import SEAT_GAS, VALIDATOR_GAS
+from chain.state_machine.proof.panels import get_rate, weigh_doubt
 from chain.state_machine.proof.places import draw_round_places, draw_share_places, weigh_places
 from chain.state_machine.proof.room import (
     ask_room,
@@ -144,7 +145,7 @@ def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     order = ORDERS.must(ctx.store, key.order_id)
     panel = PANELS.must(ctx.store, *key)
     leg = LEGS.must(ctx.store, key.order_id, key.leg)
-    rate = tier_of(leg).rate(order, leg, ROUNDS.must(ctx.store, *key.round_key))
+    rate = get_rate(ctx, order, leg, ROUNDS.must(ctx.store, *key.round_key))
     (number,) = draw(seed("panel/audit", subject.id, beacon), BPS, 1)
     if number < rate:
         ask_room(ctx, order, panel)
@@ -165,7 +166,8 @@ def get_commit_seconds(order: Order, panel: Panel) -> int:
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:
     """Return the gas of drawing a stage; it depends on the validators and seats that are read, and on the new seats."""
     if subject.stage == AUDIT_STAGE:
-        return weigh_ask(ctx)
+        leg = LEGS.must(ctx.store, subject.panel.order_id, subject.panel.leg)
+        return weigh_ask(ctx) + weigh_doubt(ORDERS.must(ctx.store, leg.order_id), leg)
     panel = PANELS.must(ctx.store, *subject.panel)
     validators = count_bonded(ctx.store)
     groups = len(panel.open_groups) or len(panel.wanted)

@@ -9,6 +9,7 @@ from domain.proof.events import (
     LeafShown,
     PanelBegun,
     PanelEnded,
+    PanelRecalled,
     PanelSkipped,
     PanelWaits,
     PlaceDrawn,
@@ -42,6 +43,11 @@ from localnet.simulator.rebuilt.books import Rebuilt, take
 @take.register
 def _(change: PanelSkipped, books: Rebuilt) -> None:
     del books.panels[change.panel]
+
+
+@take.register
+def _(change: PanelRecalled, books: Rebuilt) -> None:
+    books.open_panel(change.panel)
 
 
 @take.register

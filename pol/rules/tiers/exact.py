@@ -7,9 +7,9 @@ from functools import partial
 
 from domain.amount import BPS
 from domain.legs.records import Leg
-from domain.market.records import JobTerms, Order
+from domain.market.records import ChallengeTerms, JobTerms, Order
 from domain.order_params import OrderParams
-from domain.proof.records import Finding, Round
+from domain.proof.records import Finding
 from escrow.settle import audit_fee
 from pol.rules.lots import draw_duty_segments
 from pol.rules.panels import audit_floor, draw_places, is_eligible, place_cost
@@ -31,7 +31,7 @@ COUNTED = Counted(_whole, _every_byte)
 """Parts of an answer that are compared in this tier: every field of the finding and every byte of the digest."""
 
 
-def always(_: Order, __: Leg, ___: Round) -> int:
+def always(_: Order, __: Leg, ___: int) -> int:
     """Return the chance that a round gets a panel, in basis points: 100 %, because every round gets a panel."""
     return BPS
 
@@ -65,14 +65,28 @@ def is_same_share(rejected: bytes, accepted: bytes) -> bool:
     return rejected == accepted
 
 
+def price_of_share(_: Order, __: Leg) -> int:
+    """Return the least bond of a share, as a multiple of the price of its work: the price itself."""
+    return 1
+
+
+def as_asked(asked: ChallengeTerms, _: OrderParams) -> ChallengeTerms:
+    """Return the rules about challenges: those that the order asked for."""
+    return asked
+
+
 EXACT = Tier(
     name="exact",
     description=Description(
         arithmetic="exact: the same bits on every machine",
         recomputed="a panel for every round",
         agreement="if their roots are equal",
+        promise="every round is recomputed in part by strangers before it is paid",
+        against="any validator, provider and consumer, and coalitions with less than a third of the stake",
+        cost="the audit fee of every round",
     ),
     rate=always,
+    draws_doubtful=True,
     draw_places=draw_places,
     draw_duty=draw_duty,
     may_sit=may_sit,
@@ -87,4 +101,6 @@ EXACT = Tier(
     fee=panel_fee,
     cost=place_cost,
     penalty=3,
+    least_multiple=price_of_share,
+    challenges=as_asked,
 )

@@ -5,12 +5,13 @@ from types import MappingProxyType
 
 from domain.errors import UNSUPPORTED, Refusal
 from domain.legs.records import Leg
-from domain.market.records import JobTerms
+from domain.market.records import ChallengeTerms, JobTerms, Order
 from domain.order_params import OrderParams
 from pol.rules.tiers.exact import EXACT
+from pol.rules.tiers.sampled import SAMPLED
 from pol.rules.tiers.tier import Tier
 
-TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in (EXACT,)})
+TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in (EXACT, SAMPLED)})
 """The tiers by name, the default first. Use the functions below for look-ups, since tests replace this table."""
 
 DEFAULT_TIERS = tuple(TIERS)[:1]
@@ -58,3 +59,17 @@ def highest_floor(names: Iterable[str], terms: JobTerms, price_limit: int, param
     """
     tiers = [TIERS[name] for name in names] or all_tiers()
     return max(tier.floor(terms, price_limit, params) for tier in tiers)
+
+
+def longest_wait(names: Iterable[str], asked: ChallengeTerms, params: OrderParams) -> int:
+    """Return the longest time (seconds) that a round waits for challenges in one of the named tiers.
+
+    ``asked`` are the rules that the order asked for. If ``names`` is empty, all tiers count.
+    """
+    tiers = [TIERS[name] for name in names] or all_tiers()
+    return max(tier.challenges(asked, params).wait for tier in tiers)
+
+
+def challenges_of(order: Order, leg: Leg) -> ChallengeTerms:
+    """Return the rules about challenges of a leg's rounds."""
+    return tier_of(leg).challenges(order.challenges, order.params)

@@ -11,9 +11,9 @@ from enum import Enum
 
 from domain.keys import PanelKey
 from domain.legs.records import Leg
-from domain.market.records import JobTerms, Order
+from domain.market.records import ChallengeTerms, JobTerms, Order
 from domain.order_params import OrderParams
-from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round, Ruling, SeatAnswer
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Ruling, SeatAnswer
 from pol.rules.panels import ShareExtent
 
 
@@ -64,6 +64,9 @@ class Description:
     arithmetic: str
     recomputed: str  # The part of the work that is recomputed.
     agreement: str  # The condition under which two findings agree.
+    promise: str  # The result that the consumer can rely on.
+    against: str  # The parties against which the promise holds.
+    cost: str  # The consumer's cost beside the price of the work.
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -72,7 +75,10 @@ class Tier:
 
     Drawing:
 
-    - ``rate(order, leg, closed)``: the chance that a closed round gets a panel, in basis points.
+    - ``rate(order, leg, job_bond)``: the chance that a closed round gets a panel, in basis points. ``job_bond``
+      (uassay) is what is left of the leg's job bond.
+    - ``draws_doubtful``: whether a doubtful round always gets a panel. A round is doubtful if it has a rejected share,
+      or repeats a void round.
     - ``draw_places(seed, shares, segments, stopped)``: the places of the panel.
     - ``draw_duty(seed, terms, is_new, params)``: the segments of a share that its own validator must replay. ``terms``
       are the terms of the leg. ``is_new`` is true if its provider has no share in a verified round.
@@ -99,11 +105,17 @@ class Tier:
     - ``cost(terms, kind, price)``: the pay of a seat for a place, at the price of auditors
       (:func:`pol.rules.panels.audit_price`).
     - ``penalty``: the loss of a seat for an answer other than the ruling, as a multiple of its pay.
+    - ``least_multiple(order, leg)``: the least bond of a share, as a multiple of the price of its work.
+
+    Challenges:
+
+    - ``challenges(asked, params)``: the rules about challenges of a leg's rounds, from those that the order asked for.
     """
 
     name: str
     description: Description
-    rate: Callable[[Order, Leg, Round], int]
+    rate: Callable[[Order, Leg, int], int]
+    draws_doubtful: bool
     draw_places: Callable[[bytes, Sequence[ShareExtent], int, AuditPlace | None], tuple[AuditPlace, ...]]
     draw_duty: Callable[[bytes, JobTerms, bool, OrderParams], tuple[int, ...]]
     may_sit: Callable[[Order, int, int], bool]
@@ -118,6 +130,8 @@ class Tier:
     fee: Callable[[Order, Leg, int], int]
     cost: Callable[[JobTerms, AuditKind, int], int]
     penalty: int
+    least_multiple: Callable[[Order, Leg], int]
+    challenges: Callable[[ChallengeTerms, OrderParams], ChallengeTerms]
 
     def agree(self, root: bytes, claim: bytes) -> bool:
         """Return whether a recomputed root agrees with the root that a provider claimed."""

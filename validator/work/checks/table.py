@@ -5,8 +5,9 @@ from types import MappingProxyType
 
 from validator.work.checks.check import Checks
 from validator.work.checks.exact import EXACT_CHECKS
+from validator.work.checks.sampled import SAMPLED_CHECKS
 
-CHECKS: Mapping[str, Checks] = MappingProxyType({checks.tier: checks for checks in (EXACT_CHECKS,)})
+CHECKS: Mapping[str, Checks] = MappingProxyType({checks.tier: checks for checks in (EXACT_CHECKS, SAMPLED_CHECKS)})
 """The checks of each tier, by the tier's name."""
 
 

@@ -105,8 +105,11 @@ def _check_share(ctx: Context, share: Share, message: MsgAskReceipt) -> None:
 
 
 def weigh_ask_receipt(ctx: Context, _: MsgAskReceipt, __: CheckedAsk) -> int:
-    """Return the gas of finding the strangers and the parties, for which all validators are read several times."""
-    return 5 * VALIDATOR_GAS * count_bonded(ctx.store)
+    """Return the gas of finding the strangers and the parties, and of asking for audit room.
+
+    All validators are read several times for it.
+    """
+    return 7 * VALIDATOR_GAS * count_bonded(ctx.store)
 
 
 def apply_ask(ctx: Context, message: MsgAskReceipt, checked: CheckedAsk) -> None:

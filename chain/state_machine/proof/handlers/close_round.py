@@ -14,7 +14,7 @@ from chain.state_machine.legs.progress import open_next_round
 from chain.state_machine.market.holds import get_held_seconds
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.gas import CLOSE_GAS
-from chain.state_machine.proof.panels import open_panel
+from chain.state_machine.proof.panels import open_panel, weigh_doubt
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.shares import get_live_refs
 from chain.state_machine.proof.tables import OPEN_ROUNDS, ROUNDS, WINDOW_DUE, OpenRound
@@ -31,6 +31,7 @@ from domain.proof.records import AuditPlace, Round
 from domain.proof.transitions import ROUND_STEPS, RoundStep
 from pol.rules.schedule import is_handover
 from pol.rules.stops import AGGREGATION
+from pol.rules.tiers.table import challenges_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +130,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         closed_at=ctx.clock,
         closed_height=ctx.height,
         window_ends=ctx.clock + order.window,
-        challenges_end=ctx.clock + order.window + order.challenges.wait,
+        challenges_end=ctx.clock + order.window + challenges_of(order, leg).wait,
         verified=False,
         void=False,
         stopped=message.stopped,
@@ -172,8 +173,8 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
 
 
 def weigh(ctx: Context, _: MsgCloseRound, checked: CheckedClose) -> int:
-    """Return the gas of listing the round's shares, and of asking for audit room for the panel."""
-    return weigh_ask(ctx) + CLOSE_GAS * checked.leg.slots
+    """Return the gas of listing the round's shares, and of the panel: its room, and whether the round is doubtful."""
+    return weigh_ask(ctx) + weigh_doubt(checked.order, checked.leg) + CLOSE_GAS * checked.leg.slots
 
 
 def find_duty(store: Overlay, message: MsgCloseRound) -> Duty | None:

@@ -46,6 +46,7 @@ from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.inclusion import HELD_ISSUES_FROM, is_included
 from pol.rules.schedule import share_work
+from pol.rules.tiers.table import tier_of
 
 VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
 """Reasons for which a validator may reject a share."""
@@ -188,10 +189,13 @@ def _find_included_problem(ctx: Context, included: Share, claim: ShareClaim) -> 
 
 
 def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
-    """Return whether the claim is of this order, leg and round, and has an issue number that a task can have."""
+    """Return whether the claim is of this order, leg and round, and has a bond and an issue number that a task can
+    have.
+    """
     claim = signed.claim
     is_of_round = (claim.order_id, claim.leg, claim.round) == (order.id, leg.number, leg.round)
-    return is_of_round and 0 < claim.issue < HELD_ISSUES_FROM
+    is_backed = claim.multiple >= tier_of(leg).least_multiple(order, leg)
+    return is_of_round and is_backed and 0 < claim.issue < HELD_ISSUES_FROM
 
 
 def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> None:

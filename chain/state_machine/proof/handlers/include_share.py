@@ -18,6 +18,8 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import is_ending
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.deliveries import get_show_end
+from chain.state_machine.proof.panels import doubt_round
+from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.shares import count_share, find_share, get_live_issue, hold_issue, put_share
 from chain.state_machine.proof.starts import get_local_root
 from chain.state_machine.proof.tables import HELD_COUNTS, ROUNDS, SHARES
@@ -47,6 +49,7 @@ from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.inclusion import HELD_ISSUES_FROM, HELD_SHARES_MAX, task_sign_bytes
 from pol.rules.schedule import share_work
+from pol.rules.tiers.table import tier_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,6 +124,10 @@ def check_task(ctx: Context, message: MsgIncludeShare | MsgAskReceipt) -> Checke
         cover=message.cover,
     )
     _check_signatures(ctx, leg, claim, message)
+    least = tier_of(leg).least_multiple(order, leg)
+    if message.multiple < least:
+        reason = f"is {message.multiple}, but a share's bond in the tier {leg.tier} is at least {least} times its price"
+        raise Refusal(BAD_FIELD, "multiple", reason, f"take only tasks whose multiple is at least {least}")
     return CheckedTask(order=order, leg=leg, claim=claim)
 
 
@@ -188,6 +195,11 @@ def _get_opening(ctx: Context, order: Order, leg: Leg, key: ShareKey) -> bytes:
     return get_local_root(ctx, order, leg, key.slot)
 
 
+def weigh(ctx: Context, _: MsgIncludeShare, __: CheckedInclusion) -> int:
+    """Return the gas of asking for audit room, because a closed round without a panel then gets one."""
+    return weigh_ask(ctx)
+
+
 def apply(ctx: Context, message: MsgIncludeShare, checked: CheckedInclusion) -> None:
     """Put the share on chain."""
     include(ctx, checked, message.signature)
@@ -238,6 +250,7 @@ def include(ctx: Context, checked: CheckedInclusion, signature: bytes) -> Share:
             task_issue=claim.issue,
         )
     )
+    doubt_round(ctx, ORDERS.must(ctx.store, key.order_id), RoundKey(key.order_id, key.leg, key.round))
     return share
 
 
@@ -268,5 +281,6 @@ HANDLER = Handler(
     check_state=check_state,
     apply=apply,
     check_fields=check_fields,
+    weight=weigh,
     duty=find_duty,
 )
