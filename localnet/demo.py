@@ -133,8 +133,9 @@ class Demo:
         done: Callable[["Finished"], None] = lambda finished: None,
         executor: str = LOCAL,
         machines: int = 1,
+        tier: str = DEFAULT_TIERS[0],
     ) -> None:
-        """Use ``directory`` for all files, and train the job ``job`` of ``JOBS``.
+        """Use ``directory`` for all files, and train the job ``job`` of ``JOBS``. Its orders are verified in ``tier``.
 
         Validators in ``down`` and their clusters are not started. ``begun`` is called with the network before it
         starts, and ``done`` with the results before it stops.
@@ -144,6 +145,7 @@ class Demo:
         segment together. NetworkError or ClusterUnusable if this machine cannot use the cluster.
         """
         self._directory = directory
+        self._tier = tier
         self._show = show
         self._down = down
         self._begun = begun
@@ -265,7 +267,7 @@ class Demo:
         self, network: Network, client: ChainClient, key: Key, job: Job, directory: Path
     ) -> tuple[SubmittedOrder, int, int, OrderResponse, OrderResponse | None]:
         request = Request(
-            conditions=Conditions(tiers=DEFAULT_TIERS),
+            conditions=Conditions(tiers=(self._tier,)),
             price_limit=0,
             time_to_live=MATCH_SECONDS,
             deadline=DEADLINE,
@@ -511,6 +513,8 @@ def summary(finished: Finished, quality: dict[str, object]) -> dict[str, object]
         "second_order": _second(finished),
         "model": quality,
         "rounds": sum(r.verified for r in on_chain.rounds),
+        "tier": on_chain.legs[-1].tier,
+        "rounds_with_panel": sum(panel.dispute == 0 for panel in on_chain.panels),
         "loss": [{"rounds_trained": at, "loss": value} for at, value in finished.curve],
         "verdicts": [
             {

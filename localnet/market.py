@@ -13,7 +13,7 @@ from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from localnet.create import KEY, test_keyring
 from localnet.layout import ProviderSpec, ValidatorSpec
 from localnet.network import START_SECONDS, Network
-from pol.rules.tiers.table import DEFAULT_TIERS
+from pol.rules.tiers.table import tier_names
 from validator.decide.offer import best_offer
 
 MARKET_BOND = 100_000_000_000
@@ -62,7 +62,7 @@ def open_market(
                         device_class="cpu",
                         memory=1 << 30,
                         regions=("local",),
-                        tiers=DEFAULT_TIERS,
+                        tiers=tier_names(),
                         min_work=1,
                         max_work=capacity,
                         providers_bps=PROVIDERS_BPS,

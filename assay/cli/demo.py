@@ -15,6 +15,7 @@ from rich.text import Text
 from assay.cli.context import CommandContext, common_options
 from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import flops, load_line, money, price, short, stderr, table
+from pol.rules.tiers.table import DEFAULT_TIERS, tier_names
 from pol.work.executor import LOCAL, address_of
 
 if TYPE_CHECKING:
@@ -89,6 +90,13 @@ class DemoExecutor(click.ParamType[Any]):
     "  [local: 1, ray: 2]",
 )
 @click.option(
+    "--tier",
+    type=click.Choice(tier_names()),
+    default=DEFAULT_TIERS[0],
+    show_default=True,
+    help="Tier in which the orders are verified; docs/tiers.md compares them.",
+)
+@click.option(
     "--down",
     multiple=True,
     type=click.Choice(["val1", "val2", "val3"]),
@@ -103,6 +111,7 @@ def command(
     keep: bool,
     executor: str,
     machines: int | None,
+    tier: str,
     down: tuple[str, ...],
 ) -> None:
     """Run the demo and print its summary."""
@@ -156,6 +165,7 @@ def command(
             done=stay if keep else lambda finished: None,
             executor=executor,
             machines=machines or (2 if executor == RAY else 1),
+            tier=tier,
         ).run()
     if not keep:
         _print(context, finished, directory)
@@ -299,7 +309,7 @@ def _plot_terminal(finished: "Finished") -> str:
 
 def _print_summary(context: CommandContext, finished: "Finished", value: dict[str, Any], directory: Path) -> None:
     """Print the demo's summary as tables and sentences."""
-    from assay.cli.story import cheat_sentence
+    from assay.cli.story import cheat_sentence, tier_sentence
 
     names = names_of(finished.network.layout)
     payouts = value["payouts"]
@@ -327,6 +337,7 @@ def _print_summary(context: CommandContext, finished: "Finished", value: dict[st
         f"deposit {money(int(order['deposit']))} = payouts + refund + fees, exact to one uassay: "
         f"{'yes' if value['deposit_accounted'] else 'no'}",
         cheat_sentence(cheat, names, document.segment_steps, document.round_steps),
+        tier_sentence(value["tier"], value["rounds_with_panel"], value["rounds"]),
         *_rival(finished, value["second_order"], names),
         f"work quoted {flops(int(order['flops_quoted']))}, verified {flops(int(order['flops_verified']))}",
         _plot_terminal(finished),

@@ -14,6 +14,7 @@ from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import amount, counted, money, price, table
 from domain.amount import BPS
 from domain.limits import ROUNDS_MAX, SHARE_BOND_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
+from pol.rules.tiers.table import DEFAULT_TIERS, tier_names
 
 if TYPE_CHECKING:
     from domain.market.records import JobTerms
@@ -79,6 +80,9 @@ class PolicySource:
     default=1,
     show_default=True,
     help="Share bond, as a multiple of its price.",
+)
+@click.option(
+    "--tier", type=click.Choice(tier_names()), default=DEFAULT_TIERS[0], show_default=True, help="Tier of the order."
 )
 @click.option("--cover-bps", type=_BPS, default=BPS, show_default=True, help="Part of the job bond for right shares.")
 @click.option("--slots", type=click.IntRange(1, SLOTS_MAX), help="Slots of the reference job.  [8]")
@@ -210,12 +214,13 @@ def _show(policy: "Policy", source: str) -> list[Any]:
     bribes, watching = policy.bribes, policy.watching
     replay = price(inputs.replay_cost) if inputs.replay_cost is not None else "that of training"
     paying = [row.name for row in policy.strategies if row.pays]
-    stated = f"{inputs.multiple} × its price"
+    stated = f"{amounts.multiple} × its price"
     return [
         table(
             f"Inputs: {source}",
             ("what", "value"),
             [
+                ("tier", inputs.tier),
                 ("price of the work", price(inputs.price)),
                 ("honest cost of training", _percent(inputs.cost_bps / BPS) + " of its price"),
                 ("cost of recomputing", replay),
@@ -279,7 +284,11 @@ def _show(policy: "Policy", source: str) -> list[Any]:
                     f"{_percent(inputs.cover_bps / BPS)} of a job bond that covers"
                     f" {counted(bounds.rounds_covered, 'round')}",
                 ),
-                ("chance of a panel per round", _chance(bounds.audit_rate_bps / BPS), "100%"),
+                (
+                    "chance of a panel per round",
+                    _chance(bounds.honest_rate_bps / BPS),
+                    _percent(amounts.rate_bps / BPS),
+                ),
                 ("segments that a panel draws", _count(bounds.drawn_segments), amount(amounts.drawn_segments)),
                 ("chance of a check, by proof of sampling", _chance(bounds.sampling), "100%"),
             ],

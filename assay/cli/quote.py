@@ -11,11 +11,15 @@ from assay.cli.errors import CliError
 from assay.cli.outlook import outlook_rows
 from assay.cli.output import counted, flops, money, price, short, size, table
 from assay.cli.traffic import traffic_words
+from domain.amount import BPS
 from domain.measures import duration
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
 if TYPE_CHECKING:
+    from consumer.request import Request
     from consumer.submit import CheckedOrder, Quote
+    from consumer.tiers import TierQuote
+    from pol.job.document import Job
 
 
 @click.command(
@@ -24,8 +28,11 @@ if TYPE_CHECKING:
 )
 @click.argument("directory", type=click.Path(path_type=Path))
 @condition_options
+@click.option(
+    "--tiers", "compares", is_flag=True, help="Compare all tiers side by side: price, delay, detection, stakes."
+)
 @common_options
-def command(context: CommandContext, directory: Path, **values: Any) -> None:
+def command(context: CommandContext, directory: Path, compares: bool, **values: Any) -> None:
     """Print the bids that fit, the cheapest first, and the reasons why other bids do not fit."""
     from consumer.jobs import read_job
     from consumer.submit import quote
@@ -34,6 +41,9 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
     from pol.rules.traffic import compute_traffic
 
     job, request = read_job(directory), read_request(values)
+    if compares:
+        _compare(context, job, request)
+        return
     with context.client() as client:
         found = quote(client, job, request)
     tiers = [request.conditions.choose_tier(bid.offer.tiers) for bid in found.match.bids]
@@ -86,6 +96,43 @@ def command(context: CommandContext, directory: Path, **values: Any) -> None:
     )
     if not found.match.bids:
         raise CliError(*found.explain(Asker.SHELL))
+
+
+def _compare(context: CommandContext, job: "Job", request: "Request") -> None:
+    """Print the best offer in each tier, side by side."""
+    from consumer.tiers import compare_tiers
+
+    with context.client() as client:
+        compared = compare_tiers(client, job, request)
+    rows: dict[str, list[str]] = {}
+    for each in compared:
+        for name, value in _tier_rows(each):
+            rows.setdefault(name, []).append(value)
+    shown: list[Any] = [
+        table("Tiers", ("what", *(each.tier for each in compared)), [(name, *cells) for name, cells in rows.items()])
+    ]
+    shown += [_tier_line(each.tier) for each in compared]
+    shown += [f"no bid fits in tier {each.tier}: {each.why_not}" for each in compared if each.why_not]
+    context.output.result({"tiers": compared}, shown)
+
+
+def _tier_rows(each: "TierQuote") -> list[tuple[str, str]]:
+    """Return what a comparison shows of a tier: the name and the value of each row."""
+    rows = [
+        ("price", price(each.price)),
+        ("cost with expected audits", money(each.cost)),
+        ("deposit, of which the unspent part returns", money(each.deposit)),
+        ("from a round's close to its payment", duration(each.seconds)),
+        ("chance of a panel per round", f"{each.rate_bps / BPS:.1%}"),
+        ("a tenth of a round is wrong: found in this round", f"{each.found_in_round:.1%}"),
+        ("a tenth of each round is wrong: found in the job", f"{each.found_in_job:.1%}"),
+        ("at stake: the validator's job bond", money(each.job_bond)),
+        ("at stake: a provider's bond of a share", money(each.share_bond)),
+        ("at stake: a slash of the validator, at most", money(each.slash)),
+        ("strangers that see drawn places of a panel", f"{each.seats} see {each.drawn} of {each.segments:,} segments"),
+        ("who may challenge, and ask for any place", each.challengers),
+    ]
+    return [(name, "-") for name, _ in rows] if each.why_not else rows
 
 
 def quote_headline(found: "Quote") -> str:

@@ -12,6 +12,7 @@ from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
 from domain.proof.records import Round, Share, ShareState
+from pol.rules.tiers.table import tier_named
 
 _REJECTED = (ShareState.REJECTED, ShareState.WRONG)
 _PAID = ("provider", "auditor", "protocol")
@@ -136,6 +137,20 @@ class OrderFollower:
         is_new = what not in self._reported
         self._reported.add(what)
         return is_new
+
+
+def tier_sentence(tier: str, panels: int, rounds: int) -> str:
+    """Return a sentence about the rounds of the demo's first order that strangers recomputed, and the reason.
+
+    ``panels`` of its ``rounds`` verified rounds had a panel.
+    """
+    told = tier_named(tier).description.recomputed
+    if panels == rounds:
+        return f"tier {tier}: {told}; strangers recomputed places of all {rounds} rounds"
+    return (
+        f"tier {tier}: {told}; strangers recomputed places of {panels} of {rounds} rounds; the validator's own replay"
+        " catches the cheat whatever the lot draws, and its rejection brings a panel for that round"
+    )
 
 
 def cheat_sentence(cheat: Mapping[str, Any], names: Mapping[str, str], segment_steps: int, round_steps: int) -> str:

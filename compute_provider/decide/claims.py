@@ -38,7 +38,7 @@ from pol.rules.delivery import largest_delivery
 from pol.rules.inclusion import count_witnesses, is_asking, is_included, task_sign_bytes
 from pol.rules.panels import audit_price
 from pol.rules.schedule import share_segments, share_work
-from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.table import least_multiple
 
 INCLUDE_SECONDS, INCLUDE_SECONDS_MIN, INCLUDE_PART = 60, 10, 4
 """Chain seconds before a task's deadline at which a provider includes a share that is not on chain: a part of the time
@@ -60,7 +60,7 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
         (leg.round == task.key.round, "the round is not the leg's open round"),
         (terms.executor_version == EXECUTOR_VERSION, "the order needs another executor version"),
         (task.key.slot in leg.served_slots, "the leg does not serve the slot"),
-        (task.multiple >= tier_of(leg).least_multiple(order.order, leg), "the task's bond is too small for the tier"),
+        (task.multiple >= least_multiple(order.order, leg), "the task's bond is too small for the tier"),
         (leg.global_in == task.global_in.root, "the task's global_in is not the global state on the chain"),
         (_local_root(order, task) == task.local_in.root, "the task's local_in is not the slot's last accepted state"),
         (_job_file(task) == terms.job_id, "the task's job.json is not the order's job.json"),

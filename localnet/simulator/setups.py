@@ -24,6 +24,8 @@ from localnet.simulator.memory_chain import UNPROVEN, digest
 from localnet.simulator.training import ORDER_KEY, Job
 from localnet.simulator.world import ChallengerPlan, Outage, ProviderPlan, Setup, ValidatorPlan
 from pol.rules.orders import least_deposit
+from pol.rules.tiers.exact import EXACT
+from pol.rules.tiers.sampled import SAMPLED
 
 PRICE = 10**12
 """uassay per PFLOP that bids and orders are about."""
@@ -99,7 +101,7 @@ def make_order(random: Random, number: object, at: int, used: Params, **changes:
     conditions = Conditions(
         regions=random.choice(((), (), (), (REGIONS[0],), REGIONS)),
         memory=random.choice((0, 10**8, 10**9)),
-        tiers=random.choice(((), ("exact",))),
+        tiers=_draw_tiers(random),
     )
     deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
     message = MsgSubmitOrder(
@@ -231,7 +233,7 @@ def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *
         slot_speed=min(speeds),
         slots=len(speeds),
         device_class="cpu",
-        tiers=("exact",),
+        tiers=_draw_tiers(random) or (SAMPLED.name, EXACT.name),
         min_work=sold // SOLD_ORDERS,
         regions=random.choice(((), REGIONS[:1], REGIONS[1:])),
         memory=random.choice((10**8, 10**9)),
@@ -240,6 +242,11 @@ def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *
     behaviour = random.choice(VALIDATOR_CHEATS)() if wicked else HonestValidator()
     bid = MsgPlaceBid(name, offer, capacity=sold, duration=100_000)
     return ValidatorPlan(name=name, bid=bid, behaviour=behaviour, crashes=_moments(random, 2))
+
+
+def _draw_tiers(random: Random) -> tuple[str, ...]:
+    """Return tiers that an order allows or a bid offers; none in one of four cases."""
+    return random.choice(((), (EXACT.name,), (EXACT.name, SAMPLED.name), (SAMPLED.name, EXACT.name)))
 
 
 def _moments(random: Random, most: int) -> tuple[int, ...]:

@@ -6,7 +6,7 @@ from chain.state_machine.invariants import check_all
 from chain.state_machine.ledger.tables import BOND_ACCOUNTS, BOND_ROWS, TALLIES
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
-from chain.state_machine.proof.tables import DELIVERIES, LOTS, RECEIPT_ASKS, ROUNDS, SHARES
+from chain.state_machine.proof.tables import DELIVERIES, LOTS, PANELS, RECEIPT_ASKS, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -47,7 +47,7 @@ class Watch:
         self.losses: dict[str, int] = {}  # of honest validators, if the fault could be another's
         self._drawn: dict[ShareKey, Share] = {}
         self._right: set[ShareKey] = set()
-        # Legs that go on from a wrong share that no lot drew.
+        # Legs that go on from a wrong share or round that no lot drew.
         self._bent: set[tuple[bytes, int]] = set()
 
     def _steady(self, name: str) -> bool:
@@ -126,9 +126,11 @@ class Watch:
             if share.state is ShareState.ACCEPTED and is_bent(world.habit_of(share.claim)):
                 self._bent.add((key.order_id, key.leg))
         name = LEGS.must(store, key.order_id, key.leg).validator
+        roots = world.job(key.order_id).result_roots()
+        right = roots[key.round] if key.round < len(roots) else b""
+        if closed.verified and closed.next_root != right and not PANELS.has(store, *key.panel()):
+            self._bent.add((key.order_id, key.leg))
         if self._honest(name) and not self._is_bent(key.order_id, key.leg):
-            roots = world.job(key.order_id).result_roots()
-            right = roots[key.round] if key.round < len(roots) else b""
             _hold(closed.next_root == right, f"{name}, honest, has another result than the job")
 
     def _check_stake(self, name: str, stake: int) -> None:
@@ -199,7 +201,7 @@ class Watch:
         return LEGS.must(store, order_id, leg.from_leg).validator if leg.from_leg else ""
 
     def _is_bent(self, order_id: bytes, number: int) -> bool:
-        """Return whether a leg, or one that it continues, goes on from a wrong share."""
+        """Return whether a leg, or one that it continues, goes on from a wrong share or round."""
         while number and (order_id, number) not in self._bent:
             number = LEGS.must(self.world.chain.overlay(), order_id, number).from_leg
         return number > 0

@@ -31,7 +31,7 @@ from pol.rules.panels import (
 )
 from pol.rules.schedule import round_work, segment_work, share_segments, share_work, total_work
 from pol.rules.slashes import choose_places, compute_slash
-from pol.rules.tiers.table import default_tier
+from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,6 +49,7 @@ class PolicyInputs:
     - ``side``: the profit (uassay) of a wrong round besides saved work.
     - ``multiple``: the share bond, as a multiple of the price of the share.
     - ``cover_bps``: the part of the job bond that pays right shares of other providers.
+    - ``tier``: the tier in which the order's rounds are verified.
     """
 
     price: int = 10**6
@@ -63,6 +64,7 @@ class PolicyInputs:
     side: int = 0
     multiple: int = 1
     cover_bps: int = BPS
+    tier: str = DEFAULT_TIERS[0]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -113,7 +115,7 @@ class OrderAmounts:
         """Store the terms of the job, the chain's parameters, and the inputs."""
         self.terms, self.params, self.inputs = terms, params, inputs
         self.rules: OrderParams = params.for_order()
-        self.tier = default_tier()
+        self.tier = tier_named(inputs.tier)
 
     # --- work ------------------------------------------------------------------------------------
 
@@ -195,7 +197,13 @@ class OrderAmounts:
     @cached_property
     def share_bond(self) -> int:
         """The bond of a share."""
-        return share_bond(share_work(self.terms), self.inputs.price, self.inputs.multiple)
+        return share_bond(share_work(self.terms), self.inputs.price, self.multiple)
+
+    @cached_property
+    def multiple(self) -> int:
+        """The bond of a share as a multiple of its price: that of the inputs, but at least the tier's least."""
+        least = self.tier.least_multiple(self.terms, self.inputs.price, self.job_bond, self.rules)
+        return max(self.inputs.multiple, least)
 
     @cached_property
     def share_price(self) -> int:
@@ -252,10 +260,20 @@ class OrderAmounts:
         """The segments that a panel draws."""
         return segment_count(self.terms, self.rules, self.groups) if self.groups else 0
 
+    @cached_property
+    def rate_bps(self) -> int:
+        """The chance (bps) that a round gets a panel."""
+        return self.tier.rate(self.terms, self.inputs.price, self.job_bond, self.rules)
+
+    @cached_property
+    def rate(self) -> float:
+        """The chance that a round gets a panel."""
+        return self.rate_bps / BPS
+
     def found_by_panel(self, wrong: int, coalition: int = 0) -> float:
-        """Return the chance that a panel draws one of ``wrong`` segments of a round and rules against it."""
+        """Return the chance that a round has a panel that draws a ``wrong`` segment and rules against it."""
         drawn = detection_of(self.segments, wrong, min(self.drawn, self.segments))
-        return drawn * (1 - self.captured(coalition, for_chain=True))
+        return self.rate * drawn * (1 - self.captured(coalition, for_chain=True))
 
     def captured(self, coalition: int, *, for_chain: bool) -> float:
         """Return the chance that a coalition decides a place."""

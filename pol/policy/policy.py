@@ -1,5 +1,6 @@
 """The policy of an order: gains of strategies, least bonds and chances, prices of bribes, and income of watchtowers."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from math import ceil, inf
 
@@ -11,10 +12,12 @@ from domain.proof.records import AuditKind
 from pol.policy.formulas import detection_of, equilibrium_fraud, least_jackpot, least_sampling, least_stake
 from pol.policy.market import OrderAmounts, PolicyInputs
 from pol.policy.strategies import (
+    Odds,
     StrategyGain,
     compute_gains,
     confirmed_segment,
     count_skips,
+    forge,
     rounds_at_risk,
     sacrifice,
     skipped_segments,
@@ -38,6 +41,7 @@ class PolicyAmounts:
     - ``audit_fee``: the pay of a panel. ``drawn_segments`` of ``segments`` segments of a round are drawn.
     - ``found_one`` and ``found_tenth``: the chance that a panel finds one wrong segment, and a tenth of all.
     - ``rounds_at_risk``: the largest number of closed rounds that one ruling can make void.
+    - ``rate_bps``: the chance that a round gets a panel. ``multiple``: the share bond, as a multiple of its price.
     """
 
     round_price: int
@@ -53,6 +57,8 @@ class PolicyAmounts:
     found_one: float
     found_tenth: float
     rounds_at_risk: int
+    rate_bps: int
+    multiple: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,7 +74,9 @@ class PolicyBounds:
     - ``cover``: the amount (uassay) that pays all right shares of the rounds at risk.
     - ``rounds_covered``: the number of closed rounds whose shares the job bond can pay.
     - ``audit_rate_bps``: the chance of a panel per round at which a cluster does not gain by skipping segments.
-    - ``drawn_segments``: the segments that a panel of every round has to draw for the same.
+    - ``honest_rate_bps``: the same also for a provider whose validator accepts a wrong share, and for a validator that
+      makes up a state: the chance at which honesty pays.
+    - ``drawn_segments``: the segments that a panel of every round has to draw for the same as ``audit_rate_bps``.
     - ``sampling``: the chance of a check of the whole round by the formula of proof of sampling, for comparison.
     """
 
@@ -79,6 +87,7 @@ class PolicyBounds:
     cover: int
     rounds_covered: int
     audit_rate_bps: float
+    honest_rate_bps: float
     drawn_segments: float
     sampling: float
 
@@ -177,6 +186,8 @@ def _summarise(amounts: OrderAmounts) -> PolicyAmounts:
         found_one=amounts.found_by_panel(1),
         found_tenth=amounts.found_by_panel(ceil(amounts.segments / 10)),
         rounds_at_risk=rounds_at_risk(amounts),
+        rate_bps=amounts.rate_bps,
+        multiple=amounts.multiple,
     )
 
 
@@ -194,7 +205,8 @@ def compute_bounds(amounts: OrderAmounts) -> PolicyBounds:
         job_bond_bps=ceil(owed * BPS / amounts.price) if amounts.price else 0,
         cover=owed,
         rounds_covered=amounts.job_bond // amounts.shares_pay if amounts.shares_pay else amounts.terms.rounds,
-        audit_rate_bps=max(_ratio(BPS * odds.kept, odds.found * odds.lost) for _, odds in skips),
+        audit_rate_bps=max(_least_rate(amounts, odds) for _, odds in skips),
+        honest_rate_bps=_least_honest_rate(amounts, [odds for _, odds in skips]),
         drawn_segments=_least_drawn(amounts),
         sampling=least_sampling(
             cost=amounts.saved(amounts.round_price),
@@ -203,6 +215,20 @@ def compute_bounds(amounts: OrderAmounts) -> PolicyBounds:
             colluding=amounts.inputs.coalition / max(1, amounts.eligible),
         ),
     )
+
+
+def _least_rate(amounts: OrderAmounts, odds: Odds) -> float:
+    """Return the chance of a panel (bps) at which a strategy that only panels find does not gain."""
+    return amounts.rate * _ratio(BPS * odds.kept, odds.found * odds.lost)
+
+
+def _least_honest_rate(amounts: OrderAmounts, skips: Sequence[Odds]) -> float:
+    """Return the chance of a panel (bps) at which no strategy that only panels find gains, with the bonds as they are.
+
+    These are: skipped segments of a cluster, made-up segments that a validator confirms, and a made-up next state.
+    """
+    confirmed = [confirmed_segment(amounts, count) for count in count_skips(amounts.share_segments)]
+    return max(_least_rate(amounts, odds) for odds in (*skips, *confirmed, forge(amounts, 0)))
 
 
 def _ratio(numerator: float, denominator: float) -> float:

@@ -107,7 +107,7 @@ def forge(amounts: OrderAmounts, coalition: int) -> Odds:
     """Return the odds of a wrong aggregation, with ``coalition`` validators that confirm it as seats."""
     return Odds(
         kept=amounts.outer_saved + amounts.inputs.side,
-        found=1 - amounts.captured(coalition, for_chain=True) if amounts.auditors else 0.0,
+        found=amounts.rate * (1 - amounts.captured(coalition, for_chain=True)) if amounts.auditors else 0.0,
         lost=amounts.job_bond + amounts.slash + amounts.part,
     )
 

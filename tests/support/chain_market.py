@@ -70,7 +70,7 @@ from pol.rules.schedule import first_step, is_handover, share_segments
 from pol.rules.stands import stand_until
 from pol.rules.stops import find_stop, stop_step
 from pol.rules.tiers.answers import answer_commitment
-from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.table import least_multiple
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
 digest = memory_chain.digest
@@ -336,7 +336,7 @@ class Market:
             version or order.terms.executor_version,
             roots or make_work(order, leg.round, slot, "right")[0],
         )
-        least = tier_of(leg).least_multiple(order, leg)
+        least = least_multiple(order, leg)
         claim = ShareClaim(order_id, key.leg, key.round, slot, issue, name, made, multiple=least)
         return replace(claim, **changes)
 

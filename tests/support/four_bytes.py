@@ -11,8 +11,8 @@ from types import MappingProxyType
 from unittest.mock import patch
 
 from domain.amount import BPS
-from domain.legs.records import Leg
-from domain.market.records import Order
+from domain.market.records import JobTerms
+from domain.order_params import OrderParams
 from domain.proof.records import Finding
 from pol.rules.tiers import table
 from pol.rules.tiers.exact import EXACT
@@ -31,7 +31,7 @@ def _nothing(_: bytes) -> bytes:
     return b""
 
 
-def _half(_: Order, __: Leg, ___: int) -> int:
+def _half(_: JobTerms, __: int, ___: int, ____: OrderParams) -> int:
     return BPS // 2
 
 

@@ -113,7 +113,7 @@ def policy_page() -> str:
                     _assay(bounds.cover),
                     f"the job bond covers {bounds.rounds_covered} rounds",
                 ),
-                ("chance of a panel per round", f"{bounds.audit_rate_bps / BPS:.1%}", "100%"),
+                ("chance of a panel per round", f"{bounds.honest_rate_bps / BPS:.1%}", "100%"),
                 ("segments that a panel draws", str(bounds.drawn_segments), str(amounts.drawn_segments)),
                 ("chance of a check, by proof of sampling", f"{bounds.sampling:.1%}", "100%"),
             ],

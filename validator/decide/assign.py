@@ -10,7 +10,7 @@ from domain.proof.reasons import ShareReason
 from pol.rules.cover import is_covered
 from pol.rules.lots import draw
 from pol.rules.schedule import segment_work, share_segments, share_work
-from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.table import least_multiple
 from validator.decide.admission import UNCOVERED, Backing
 from validator.decide.initial import initial_state
 from validator.decide.pace import paced, unshown
@@ -165,7 +165,7 @@ def new_work(
 def _backing(view: View, leg: Leg, provider: str) -> Backing:
     """Return what a task states about its bonds: the operator's decision, and at least the bond that the tier needs."""
     backing = next((w.backing for w in view.workers if w.address == provider), UNCOVERED)
-    least = tier_of(leg).least_multiple(view.on_chain.order, leg)
+    least = least_multiple(view.on_chain.order, leg)
     return replace(backing, multiple=max(backing.multiple, least))
 
 

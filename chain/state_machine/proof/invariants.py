@@ -66,6 +66,7 @@ from pol.rules.schedule import (
     total_work,
 )
 from pol.rules.stops import AGGREGATION, done_work, find_stop
+from pol.rules.tiers.table import challenges_of
 
 
 def check_audit_pots(store: Overlay, _: Running) -> None:
@@ -188,7 +189,7 @@ def check_queue(store: Overlay, rules: Running) -> None:
 
 def check_deadlines(store: Overlay, _: Running) -> None:
     """Check that each order is closed at its last deadline. This is the order's own deadline plus the time of windows,
-    stages and hand-over.
+    challenges, stages and hand-over.
     """
     clock = HEAD.must(store).clock_ns // NS
     for order in ORDERS.iterate(store):
@@ -199,6 +200,7 @@ def check_deadlines(store: Overlay, _: Running) -> None:
         # Each panel about a result lets the wait for the settlement begin again.
         waits = 1 + (leg.missed if leg is not None else 0)
         tail = 2 * verify_seconds(order.params, order.audit_ms, order.window) + waits * handover
+        tail += challenges_of(order, leg).wait if leg is not None else 0
         tally = TALLIES.must(store, order.id)
         if tally.stands or clock <= tally.stands_until:
             continue  # the order stays open while providers may stand for shares

@@ -28,7 +28,7 @@ from domain.proof.events import DisputePanelOpened, PanelRecalled, ResultMissed,
 from domain.proof.records import AuditPlace, Panel, PanelPlace, Round, Ruling, ShareState
 from domain.proof.transitions import PANEL_STEPS, PanelStep
 from pol.rules.schedule import served_terms
-from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.table import panel_rate, tier_of
 
 
 def open_panel(ctx: Context, order: Order, closed: Round) -> None:
@@ -54,7 +54,7 @@ def get_rate(ctx: Context, order: Order, leg: Leg, closed: Round) -> int:
     """Return the chance (bps) with which a closed round gets a panel."""
     tier = tier_of(leg)
     job_bond = get_job_bond(ctx, order.id, leg.number)
-    rate = tier.rate(order, leg, job_bond.amount if job_bond is not None else 0)
+    rate = panel_rate(order, leg, job_bond.amount if job_bond is not None else 0)
     if rate < BPS and tier.draws_doubtful and _is_doubtful(ctx, closed):
         return BPS
     return rate
@@ -73,7 +73,7 @@ def _is_doubtful(ctx: Context, closed: Round) -> bool:
 def weigh_doubt(order: Order, leg: Leg) -> int:
     """Return the gas of finding out whether a round is doubtful: its shares are read if a lot could decide."""
     tier = tier_of(leg)
-    could_skip = tier.draws_doubtful and tier.rate(order, leg, leg.job_bond) < BPS
+    could_skip = tier.draws_doubtful and panel_rate(order, leg, leg.job_bond) < BPS
     return 2 * CLOSE_GAS * leg.slots if could_skip else 0
 
 

@@ -15,6 +15,7 @@ from localnet.simulator.setups import PRICE, params
 from localnet.simulator.training import ORDER_KEY, Job
 from localnet.simulator.world import ProviderPlan, Setup, ValidatorPlan, World
 from pol.rules.orders import least_deposit
+from pol.rules.tiers.exact import EXACT
 
 CONSUMER = "carol"
 WINNER = "v0"
@@ -44,6 +45,7 @@ class Market:
     params: Mapping[str, int] = field(default_factory=dict)
     plan: Mapping[str, Any] = field(default_factory=dict)  # fields of the setup
     begin: Callable[[World], None] = lambda _: None
+    tier: str = EXACT.name
 
 
 def make_world(market: Market, seed: int) -> World:
@@ -82,7 +84,7 @@ def _validator(
         slots=market.providers,
         device_class="cpu",
         memory=10**9,
-        tiers=("exact",),
+        tiers=(market.tier,),
         providers_bps=7_000,
     )
     behaviour = swaps.get(name, HonestValidator())
@@ -124,7 +126,7 @@ def _order(market: Market, seed: int, number: int, used: Any) -> OrderPlan:
         order_key=ORDER_KEY,
         key_proof=UNPROVEN,
         terms=terms,
-        conditions=OrderConditions(),
+        conditions=OrderConditions(tiers=(market.tier,)),
         price_limit=limit,
         deposit=least_deposit(terms, limit, used) + 10_000,
         time_to_live=300,

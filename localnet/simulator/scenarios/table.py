@@ -85,6 +85,7 @@ from localnet.simulator.scenarios.parties import (
     as_job,
 )
 from localnet.simulator.scenarios.scenario import Scenario
+from localnet.simulator.scenarios.tiers import play_in_tiers
 from localnet.simulator.training import Job
 from localnet.simulator.world import World
 
@@ -748,5 +749,8 @@ _SCENARIOS = (
         shown=lambda world: settled(world) and happened(PanelBegun)(world),
     ),
 )
-SCENARIOS: Mapping[str, Scenario] = MappingProxyType({scenario.name: scenario for scenario in _SCENARIOS})
+_BY_NAME = {scenario.name: scenario for scenario in _SCENARIOS}
+SCENARIOS: Mapping[str, Scenario] = MappingProxyType(
+    _BY_NAME | {scenario.name: scenario for scenario in play_in_tiers(_BY_NAME)}
+)
 """All scenarios by name."""

@@ -31,7 +31,7 @@ COUNTED = Counted(_whole, _every_byte)
 """Parts of an answer that are compared in this tier: every field of the finding and every byte of the digest."""
 
 
-def always(_: Order, __: Leg, ___: int) -> int:
+def always(_: JobTerms, __: int, ___: int, ____: OrderParams) -> int:
     """Return the chance that a round gets a panel, in basis points: 100 %, because every round gets a panel."""
     return BPS
 
@@ -65,7 +65,7 @@ def is_same_share(rejected: bytes, accepted: bytes) -> bool:
     return rejected == accepted
 
 
-def price_of_share(_: Order, __: Leg) -> int:
+def price_of_share(_: JobTerms, __: int, ___: int, ____: OrderParams) -> int:
     """Return the least bond of a share, as a multiple of the price of its work: the price itself."""
     return 1
 

@@ -8,11 +8,10 @@ paid, and every account that has a bond may challenge them meanwhile.
 from dataclasses import replace
 
 from domain.amount import BPS, ceil_div, price_ceil
-from domain.legs.records import Leg
 from domain.limits import SHARE_BOND_MAX
-from domain.market.records import ChallengeTerms, Order
+from domain.market.records import ChallengeTerms, JobTerms
 from domain.order_params import OrderParams
-from pol.rules.schedule import round_work, served_terms
+from pol.rules.schedule import round_work
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import Description, Tier
 
@@ -33,22 +32,22 @@ def least_rate(price: int, job_bond: int, audit_rate_min: int) -> int:
     return min(BPS, max(needed, audit_rate_min, 1))
 
 
-def panel_rate(order: Order, leg: Leg, job_bond: int) -> int:
+def panel_rate(terms: JobTerms, price: int, job_bond: int, params: OrderParams) -> int:
     """Return the chance (bps) that a round gets a panel, if nothing speaks against it.
 
-    ``job_bond`` (uassay) is what is left of the leg's job bond.
+    ``terms`` are the terms of the leg, ``price`` is its price in uassay per PFLOP, and ``job_bond`` (uassay) is what is
+    left of its job bond.
     """
-    price = price_ceil(round_work(served_terms(order.terms, leg)), leg.price)
-    return least_rate(price, job_bond, order.params.audit_rate_min)
+    return least_rate(price_ceil(round_work(terms), price), job_bond, params.audit_rate_min)
 
 
-def least_multiple(order: Order, leg: Leg) -> int:
+def least_multiple(terms: JobTerms, price: int, job_bond: int, params: OrderParams) -> int:
     """Return the least bond of a share, as a multiple of the price of its work.
 
     A wrong share costs its provider its pay, which is at most its price, and its bond. With this multiple, both
     together cost on average at least as much as in ``exact`` with the least bond there.
     """
-    rate = panel_rate(order, leg, leg.job_bond)
+    rate = panel_rate(terms, price, job_bond, params)
     return min(SHARE_BOND_MAX, max(1, ceil_div(2 * BPS, rate) - 1))
 
 

@@ -7,6 +7,7 @@ from domain.errors import UNSUPPORTED, Refusal
 from domain.legs.records import Leg
 from domain.market.records import ChallengeTerms, JobTerms, Order
 from domain.order_params import OrderParams
+from pol.rules.schedule import served_terms
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.sampled import SAMPLED
 from pol.rules.tiers.tier import Tier
@@ -68,6 +69,19 @@ def longest_wait(names: Iterable[str], asked: ChallengeTerms, params: OrderParam
     """
     tiers = [TIERS[name] for name in names] or all_tiers()
     return max(tier.challenges(asked, params).wait for tier in tiers)
+
+
+def panel_rate(order: Order, leg: Leg, job_bond: int) -> int:
+    """Return the chance (bps) that a round of a leg gets a panel, if nothing speaks against the round.
+
+    ``job_bond`` (uassay) is what is left of the leg's job bond.
+    """
+    return tier_of(leg).rate(served_terms(order.terms, leg), leg.price, job_bond, order.params)
+
+
+def least_multiple(order: Order, leg: Leg) -> int:
+    """Return the least bond of a share of a leg, as a multiple of the price of its work."""
+    return tier_of(leg).least_multiple(served_terms(order.terms, leg), leg.price, leg.job_bond, order.params)
 
 
 def challenges_of(order: Order, leg: Leg) -> ChallengeTerms:

@@ -75,8 +75,8 @@ class Tier:
 
     Drawing:
 
-    - ``rate(order, leg, job_bond)``: the chance that a closed round gets a panel, in basis points. ``job_bond``
-      (uassay) is what is left of the leg's job bond.
+    - ``rate(terms, price, job_bond, params)``: the chance that a closed round gets a panel, in basis points. ``terms``
+      are the terms of the leg, ``price`` is its price, and ``job_bond`` (uassay) is what is left of its job bond.
     - ``draws_doubtful``: whether a doubtful round always gets a panel. A round is doubtful if it has a rejected share,
       or repeats a void round.
     - ``draw_places(seed, shares, segments, stopped)``: the places of the panel.
@@ -105,7 +105,8 @@ class Tier:
     - ``cost(terms, kind, price)``: the pay of a seat for a place, at the price of auditors
       (:func:`pol.rules.panels.audit_price`).
     - ``penalty``: the loss of a seat for an answer other than the ruling, as a multiple of its pay.
-    - ``least_multiple(order, leg)``: the least bond of a share, as a multiple of the price of its work.
+    - ``least_multiple(terms, price, job_bond, params)``: the least bond of a share, as a multiple of the price of its
+      work. ``job_bond`` is the job bond when the leg began.
 
     Challenges:
 
@@ -114,7 +115,7 @@ class Tier:
 
     name: str
     description: Description
-    rate: Callable[[Order, Leg, int], int]
+    rate: Callable[[JobTerms, int, int, OrderParams], int]
     draws_doubtful: bool
     draw_places: Callable[[bytes, Sequence[ShareExtent], int, AuditPlace | None], tuple[AuditPlace, ...]]
     draw_duty: Callable[[bytes, JobTerms, bool, OrderParams], tuple[int, ...]]
@@ -130,7 +131,7 @@ class Tier:
     fee: Callable[[Order, Leg, int], int]
     cost: Callable[[JobTerms, AuditKind, int], int]
     penalty: int
-    least_multiple: Callable[[Order, Leg], int]
+    least_multiple: Callable[[JobTerms, int, int, OrderParams], int]
     challenges: Callable[[ChallengeTerms, OrderParams], ChallengeTerms]
 
     def agree(self, root: bytes, claim: bytes) -> bool:

@@ -46,7 +46,7 @@ from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.inclusion import HELD_ISSUES_FROM, is_included
 from pol.rules.schedule import share_work
-from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.table import least_multiple
 
 VERDICTS = tuple(sorted(SILENCES | MISMATCHES))
 """Reasons for which a validator may reject a share."""
@@ -194,7 +194,7 @@ def _is_well_formed(order: Order, leg: Leg, signed: SignedShare) -> bool:
     """
     claim = signed.claim
     is_of_round = (claim.order_id, claim.leg, claim.round) == (order.id, leg.number, leg.round)
-    is_backed = claim.multiple >= tier_of(leg).least_multiple(order, leg)
+    is_backed = claim.multiple >= least_multiple(order, leg)
     return is_of_round and is_backed and 0 < claim.issue < HELD_ISSUES_FROM
 
 

@@ -49,7 +49,7 @@ from escrow.settle import share_bond
 from pol.rules.commitment import share_sign_bytes
 from pol.rules.inclusion import HELD_ISSUES_FROM, HELD_SHARES_MAX, task_sign_bytes
 from pol.rules.schedule import share_work
-from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.table import least_multiple
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,7 +124,7 @@ def check_task(ctx: Context, message: MsgIncludeShare | MsgAskReceipt) -> Checke
         cover=message.cover,
     )
     _check_signatures(ctx, leg, claim, message)
-    least = tier_of(leg).least_multiple(order, leg)
+    least = least_multiple(order, leg)
     if message.multiple < least:
         reason = f"is {message.multiple}, but a share's bond in the tier {leg.tier} is at least {least} times its price"
         raise Refusal(BAD_FIELD, "multiple", reason, f"take only tasks whose multiple is at least {least}")

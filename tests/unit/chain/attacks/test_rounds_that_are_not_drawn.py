@@ -27,7 +27,7 @@ from domain.params import Params, local_params
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, ShareState
 from pol.rules.lots import draw, seed
-from pol.rules.tiers.sampled import SAMPLED, panel_rate
+from pol.rules.tiers.table import least_multiple, panel_rate
 from tests.support.chain_harness import COINS
 from tests.support.chain_market import BOND, CONSUMER, Market, bid, make_terms, sign_share, submit
 from tests.support.included import InclusionMarket
@@ -215,7 +215,7 @@ def test_a_round_that_repeats_a_void_one_is_recomputed() -> None:
 
 def test_a_share_with_a_bond_that_is_too_small_for_the_chance_is_not_committed() -> None:
     market, order_id = ordered()
-    least = SAMPLED.least_multiple(market.order(order_id), market.leg(order_id))
+    least = least_multiple(market.order(order_id), market.leg(order_id))
     assert least > 1
     right = market.trace(order_id, 0)
     cheap = sign_share(replace(right.claim, multiple=least - 1))

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from math import inf, isfinite
+from typing import Any
 
 import pytest
 
@@ -79,7 +80,7 @@ PLAYED = {
 """The strategy of the policy for each habit, each cheating validator and each coalition of the simulator."""
 
 
-def make_amounts(job: ReferenceJob | None = None, params: Params | None = None, **inputs: int) -> OrderAmounts:
+def make_amounts(job: ReferenceJob | None = None, params: Params | None = None, **inputs: Any) -> OrderAmounts:
     return OrderAmounts((job or ReferenceJob()).terms, params or Params(), PolicyInputs(**inputs))
 
 
@@ -142,7 +143,7 @@ def test_a_gain_is_what_is_kept_less_what_is_lost_on_average() -> None:
 # --- the least values ----------------------------------------------------------------------------
 
 
-def _bounds(**inputs: int) -> tuple[OrderAmounts, PolicyBounds]:
+def _bounds(**inputs: Any) -> tuple[OrderAmounts, PolicyBounds]:
     amounts = OrderAmounts(ReferenceJob().terms, Params(), PolicyInputs(**inputs))
     return amounts, compute_bounds(amounts)
 
@@ -178,6 +179,23 @@ def test_a_cluster_gains_below_the_least_audit_rate_only() -> None:
         rate = multiple * bounds.audit_rate_bps / BPS
         odds = [skipped_segments(amounts, count) for count in count_skips(amounts.segments)]
         assert (max(each.kept - rate * each.found * each.lost for each in odds) > 0) is pays
+
+
+@pytest.mark.parametrize("rounds", [10, 40, 400, 4_000])
+@pytest.mark.parametrize("slots", [1, 8])
+def test_no_lie_that_a_panel_has_to_find_pays_in_sampled_at_the_chance_of_the_chain(rounds: int, slots: int) -> None:
+    """Only the sacrificed share pays, as in the tier ``exact``: it needs no panel to miss it."""
+    amounts = make_amounts(ReferenceJob(rounds=rounds, slots=slots), tier="sampled")
+    assert amounts.rate_bps == BPS or compute_bounds(amounts).honest_rate_bps <= amounts.rate_bps < BPS
+    assert {row.name for row in compute_gains(amounts) if row.pays} <= {"sacrificed share"}
+
+
+def test_a_least_chance_that_is_too_low_lets_a_provider_and_its_validator_gain() -> None:
+    amounts = make_amounts(ReferenceJob(rounds=100), Params().replace(audit_rate_min=400), tier="sampled")
+    amounts.__dict__["multiple"] = 1
+    bounds = compute_bounds(amounts)
+    assert amounts.rate_bps < bounds.honest_rate_bps <= BPS
+    assert "provider and validator" in {row.name for row in compute_gains(amounts) if row.pays}
 
 
 def test_a_cluster_gains_with_fewer_drawn_segments_only() -> None:

@@ -39,6 +39,8 @@ from tests.support.four_bytes import registered
 
 WORK = 160_000_000
 
+EXACT = Conditions(tiers=("exact",))
+
 
 def validator_of(market: Market, order_id: bytes) -> str:
     return market.leg(order_id).validator
@@ -308,7 +310,14 @@ def test_a_deadline_leaves_time_to_accept_to_train_and_to_verify() -> None:
     market = Market(bidders=("v0",))
     # 62 s to accept. A round is 42,000,000 FLOPs after each other at 10^9 FLOP/s: a second, twice. Then five stages
     # of a panel, one of them repeated, each of 61 s to commit and 60 to reveal after a lot of at most 4 s.
-    late, right = market.submit(submit(deadline=688)), market.submit(submit(deadline=689))
+    late, right = (market.submit(submit(deadline=end, conditions=EXACT)) for end in (688, 689))
+    assert market.order(late).unmatched == (("deadline", 1),)
+    assert market.order(right).state is OrderState.MATCHED
+
+
+def test_a_deadline_leaves_time_for_the_challenges_of_the_slowest_tier_that_the_order_allows() -> None:
+    market = Market(bidders=("v0",))
+    late, right = (market.submit(submit(deadline=end)) for end in (708, 709))
     assert market.order(late).unmatched == (("deadline", 1),)
     assert market.order(right).state is OrderState.MATCHED
 
@@ -321,7 +330,7 @@ def test_slots_that_wait_for_each_other_take_longer(slots: int, seconds: int) ->
     terms, rounds = make_terms(), 2
     assert round_seconds(terms, 10**6, slots) == seconds
     needed = 60 + 1 + 64 + rounds * seconds + 625
-    late, right = (market.submit(submit(deadline=needed - early)) for early in (1, 0))
+    late, right = (market.submit(submit(deadline=needed - early, conditions=EXACT)) for early in (1, 0))
     assert market.order(late).unmatched == (("deadline", 1),)
     market.accept(right)
     leg = market.leg(right)
