@@ -11,6 +11,7 @@ from domain.params import Params
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.sampled import MARGIN, SAMPLED, least_rate
 from pol.rules.tiers.table import longest_wait
+from tests.support.chain_market import PRICE, make_terms
 
 COINS = st.integers(0, 10**15)
 
@@ -35,11 +36,13 @@ def test_a_round_whose_bond_is_used_up_is_always_drawn() -> None:
     assert least_rate(0, 0, 400) == BPS
 
 
-@given(rate=st.integers(400, BPS), earned=st.integers(0, BPS))
-def test_a_wrong_share_risks_as_much_as_in_exact(rate: int, earned: int) -> None:
+@given(bond=st.integers(0, 10**9), least=st.integers(400, BPS), earned=st.integers(0, BPS))
+def test_a_wrong_share_risks_as_much_as_in_exact(bond: int, least: int, earned: int) -> None:
     """A provider that is found loses what the share earns, at most its price, and its bond."""
-    multiple = -(-2 * BPS // rate) - 1
-    assert multiple <= SHARE_BOND_MAX
+    rules = order_params(audit_rate_min=least)
+    rate = SAMPLED.rate(make_terms(), PRICE, bond, rules)
+    multiple = SAMPLED.least_multiple(make_terms(), PRICE, bond, rules)
+    assert 1 <= multiple <= SHARE_BOND_MAX
     assert rate * (earned + multiple * BPS) >= BPS * (earned + BPS)
 
 
