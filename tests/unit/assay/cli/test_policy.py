@@ -73,7 +73,7 @@ def test_a_job_directory(made: Path) -> None:
 
 def test_options_are_inputs() -> None:
     words = "--price 2ASSAY --validators 31 --stake 99ASSAY --cost-bps 5000 --replay-cost 3ASSAY --providers-bps 7000"
-    more = "--coalition 3 --wrong-bps 50 --side 1ASSAY --share-bond 3 --cover-bps 700"
+    more = "--coalition 3 --wrong-bps 50 --side 1ASSAY --share-bond 3 --cover-bps 700 --tier sampled"
     job = "--slots 4 --segments 20 --rounds 5 --step-work 2000000000"
     value = policy(*words.split(), *more.split(), *job.split())
     assert value["inputs"] == {
@@ -89,6 +89,7 @@ def test_options_are_inputs() -> None:
         "side": 10**6,
         "multiple": 3,
         "cover_bps": 700,
+        "tier": "sampled",
     }
     assert value["job"] == {"slots": 4, "segments": 20, "rounds": 5, "step_work": 2 * 10**9}
     assert value["amounts"]["segments"] == 80
