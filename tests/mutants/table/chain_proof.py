@@ -33,6 +33,8 @@ from tests.mutants.tests import (
 _LOTS = "tests/unit/chain/state_machine/proof/test_clock_and_lots.py"
 _OTHER_TIER = "tests/unit/chain/state_machine/proof/test_other_tier.py"
 
+_SAMPLED = "tests/unit/chain/attacks/test_rounds_that_are_not_drawn.py::test_"
+
 MUTANTS = (
     Mutant(
         "room-is-lost",
@@ -1046,5 +1048,29 @@ MUTANTS = (
         "if closed is None or not closed.void or closed.by_validator:",
         "if closed is None or not closed.void:",
         (f"{TAKING}a_round_that_its_validator_made_void_is_not_taken_over",),
+    ),
+    Mutant(
+        "sampled-bond-left",
+        "the chance is computed from the job bond that the leg began with",
+        "chain/state_machine/proof/panels.py",
+        "panel_rate(order, leg, job_bond.amount if job_bond is not None else 0)",
+        "panel_rate(order, leg, leg.job_bond)",
+        (f"{_SAMPLED}a_validator_whose_job_bond_is_used_up_hides_behind_no_lot",),
+    ),
+    Mutant(
+        "sampled-rejected",
+        "a round with a rejected share may have no panel",
+        "chain/state_machine/proof/panels.py",
+        "any(share.state is ShareState.REJECTED for share in shares)",
+        "False",
+        (f"{_SAMPLED}a_round_with_a_rejected_share_has_no_lot_but_a_panel",),
+    ),
+    Mutant(
+        "sampled-repeated",
+        "a round that repeats a void one may have no panel",
+        "chain/state_machine/proof/panels.py",
+        "if before is not None and before.void:",
+        "if before is not None and not before.void:",
+        (f"{_SAMPLED}a_round_that_repeats_a_void_one_is_recomputed",),
     ),
 )

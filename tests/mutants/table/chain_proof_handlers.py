@@ -21,6 +21,8 @@ from tests.mutants.tests import (
 _SKIPPED = "tests/unit/chain/attacks/test_skipped_shares_are_dear.py"
 _MIRRORS = "tests/unit/chain/attacks/test_mirrors_keep_no_stranger_out.py"
 
+_SAMPLED = "tests/unit/chain/attacks/test_rounds_that_are_not_drawn.py::test_"
+
 MUTANTS = (
     Mutant(
         "cheap-skip",
@@ -528,5 +530,37 @@ MUTANTS = (
         " or is_awaited(ctx, leg, claim.slot):",
         ":",
         (f"{TAKING}a_validator_cannot_replace_a_share_that_is_not_taken_over_yet",),
+    ),
+    Mutant(
+        "sampled-committed",
+        "a share with a bond that is too small is committed",
+        "chain/state_machine/proof/handlers/commit_traces.py",
+        "is_backed = claim.multiple >= ",
+        "is_backed = True or claim.multiple >= ",
+        (f"{_SAMPLED}a_share_with_a_bond_that_is_too_small_for_the_chance_is_not_committed",),
+    ),
+    Mutant(
+        "sampled-recalled",
+        "a share that comes after the lot brings no panel",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "    doubt_round(ctx, ORDERS",
+        "    (ctx, ORDERS",
+        (f"{_SAMPLED}a_rejected_share_that_was_hidden_until_no_panel_was_drawn_brings_one",),
+    ),
+    Mutant(
+        "sampled-included",
+        "a provider includes a share with a bond that is too small",
+        "chain/state_machine/proof/handlers/include_share.py",
+        "if message.multiple < least:",
+        "if message.multiple < 1:",
+        (f"{_SAMPLED}a_provider_cannot_include_a_share_with_such_a_bond_either",),
+    ),
+    Mutant(
+        "sampled-wait",
+        "a leg waits as long as its order asked for, whatever its tier",
+        "chain/state_machine/proof/handlers/close_round.py",
+        "challenges_of(order, leg).wait",
+        "order.challenges.wait",
+        (f"{_SAMPLED}each_leg_of_an_order_has_the_rules_of_its_own_tier",),
     ),
 )

@@ -30,6 +30,9 @@ LOT = f"{VECTORS}[lot]"
 _RULES_OF_PANELS = "tests/unit/pol/rules/test_panels.py"
 _EXACT = "tests/unit/pol/rules/tiers/test_exact.py"
 
+_SAMPLED_RULES = "tests/unit/pol/rules/tiers/test_sampled.py::test_"
+_SAMPLED = "tests/unit/chain/attacks/test_rounds_that_are_not_drawn.py::test_"
+
 MUTANTS = (
     Mutant(
         "stand-by-lot-alone",
@@ -593,5 +596,29 @@ MUTANTS = (
         "        if size > state_max:\n",
         "        if size < 0:\n",
         ("tests/unit/pol/rules/test_orders.py::test_the_chain_bounds_the_size_of_a_state",),
+    ),
+    Mutant(
+        "sampled-chance",
+        "the chance of a panel leaves a bad round no margin",
+        "pol/rules/tiers/sampled.py",
+        "MARGIN = 12_000\n",
+        "MARGIN = 9_000\n",
+        (f"{_SAMPLED_RULES}a_bad_round_that_hopes_for_no_panel_loses_on_average",),
+    ),
+    Mutant(
+        "sampled-bond",
+        "a wrong share risks less if its round is drawn more rarely",
+        "pol/rules/tiers/sampled.py",
+        "ceil_div(2 * BPS, rate) - 1",
+        "ceil_div(BPS, rate) - 1",
+        (f"{_SAMPLED_RULES}a_wrong_share_risks_as_much_as_in_exact",),
+    ),
+    Mutant(
+        "sampled-anyone",
+        "only parties and validators challenge a round that was not drawn",
+        "pol/rules/tiers/sampled.py",
+        "anyone=True, ",
+        "",
+        (f"{_SAMPLED}any_account_with_a_bond_challenges_a_round_without_a_panel_and_is_paid",),
     ),
 )
