@@ -69,7 +69,7 @@ def test_what_changes_is_checked_again() -> None:
 
 
 def test_who_comes_later_is_measured_admitted_and_given_work() -> None:
-    setup = make_setup(8, Kind.HONEST, Shape(orders=14, spread=90))
+    setup = make_setup(13, Kind.HONEST, Shape(orders=14, spread=90))
     world = World(setup)
     world.run()
     store = world.chain.overlay()
