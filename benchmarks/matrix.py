@@ -69,7 +69,7 @@ def cell(checker: Checker, setting: Setting, claim: Claim, name: str, count: int
     verdicts: list[Verdict] = [judge(lot) for lot in lots(count, name)]
     faults = [verdict.fault for verdict in verdicts if verdict.fault]
     cost = sum(verdict.steps for verdict in verdicts) / (len(verdicts) * steps_of(setting))
-    return Cell(len(faults), len(verdicts), cost, faults[0] if faults else "")
+    return Cell(found=len(faults), lots=len(verdicts), cost=cost, fault=faults[0] if faults else "")
 
 
 def row(name: str, cells: Mapping[str, Cell]) -> Row:
