@@ -119,10 +119,8 @@ class OrderFollower:
         auditors = self._names([p.to for p in paid if p.kind == "auditor"])
         panel = on_chain.panel(round.leg, round.round)
         places = len(panel.places) if panel else 0
-        total = money(sum(p.amount for p in paid))
-        return [
-            f"{self._round(round)} is verified: {auditors} recomputed {places} drawn places and agree; {total} paid"
-        ]
+        found = f"{auditors} recomputed {places} drawn places and agree" if places else "no panel was drawn"
+        return [f"{self._round(round)} is verified: {found}; {money(sum(p.amount for p in paid))} paid"]
 
     def _round(self, round: Round) -> str:
         return f"round {round.round} of {self.order}"

@@ -1,5 +1,7 @@
 """The demo tells each thing once, when it happened, in names that people know."""
 
+from dataclasses import replace
+
 from assay.cli.story import OrderFollower, cheat_sentence
 from domain.proof.reasons import ShareReason
 from tests.support.told_market import ToldMarket
@@ -34,6 +36,8 @@ def test_the_story_of_an_order_with_a_cheat() -> None:
     (right,) = told(0.25)
     assert right.startswith(f"round 0 of the order is verified: {seats} recomputed ")
     assert right.endswith("ASSAY paid")
+    undrawn = OrderFollower("the order", {}).news(replace(market.all_of(order_id), panels=()))
+    assert any(line.startswith("round 0 of the order is verified: no panel was drawn; ") for line in undrawn)
     market.settle(order_id)
     # The order closes when the provider of the rejected share had the time to stand for it.
     market.chain.pass_until(market.round(order_id, 0).closed_at + 62)
