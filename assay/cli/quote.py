@@ -114,6 +114,8 @@ def _compare(context: CommandContext, job: "Job", request: "Request") -> None:
     shown += [_tier_line(each.tier) for each in compared]
     shown += [f"no bid fits in tier {each.tier}: {each.why_not}" for each in compared if each.why_not]
     context.output.result({"tiers": compared}, shown)
+    if all(each.why_not for each in compared):
+        raise CliError("no bid fits in any tier", "run it without --tiers to see which conditions bids fail")
 
 
 def _tier_rows(each: "TierQuote") -> list[tuple[str, str]]:

@@ -1,11 +1,13 @@
-"""What a quote says about the rounds that providers train ahead of the audits."""
+"""What a quote says about the rounds that providers train ahead of the audits, and about tiers side by side."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from consumer.submit import Quote
+from consumer.request import Request
+from consumer.submit import CheckedOrder, Quote
 from domain.market.queries import SimulateMatchResponse
 from domain.market.records import Bid, Offer
 from domain.params import local_params
@@ -50,3 +52,44 @@ def test_a_quote_without_bids_says_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     found, said = quoted(monkeypatch, tmp_path)
     assert found.rounds_covered == 0
     assert "ahead of the audits" not in said
+
+
+def compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *tiers: str) -> tuple[dict[str, dict[str, object]], int]:
+    """Return what ``quote --tiers`` says of each tier if one bid offers ``tiers``, and its exit code."""
+    bid = replace(BEST, offer=replace(BEST.offer, tiers=tiers))
+    checked = CheckedOrder(deposit=10**9, audit_ms=500, window=40, eligible=3, audit_floor=10**6)
+
+    def quote(_client: object, _job: object, asked: Request) -> Quote:
+        fits = asked.conditions.choose_tier(tiers)
+        return Quote(TERMS, SimulateMatchResponse((bid,) if fits else (), ()), PARAMS, checked=checked)
+
+    monkeypatch.setattr("consumer.tiers.quote", quote)
+    job = tmp_path / "job"
+    write_mlp_job(job)
+    ran = assay("quote", job, "--tiers", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
+    return {each["tier"]: each for each in json.loads(ran.out)["tiers"]}, ran.code
+
+
+def test_tiers_side_by_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """A lot draws fewer rounds for less money, and providers have more at stake."""
+    found, code = compared(monkeypatch, tmp_path, "exact", "sampled")
+    exact, sampled = found["exact"], found["sampled"]
+    assert code == 0
+    rate = sampled["rate_bps"]
+    assert isinstance(rate, int)
+    assert PARAMS.for_order().audit_rate_min <= rate < 10_000 == exact["rate_bps"]
+    for name in ("cost", "found_in_round", "found_in_job"):
+        assert sampled[name] < exact[name], name  # type: ignore[operator]
+    for name in ("seconds", "share_bond"):
+        assert sampled[name] > exact[name], name  # type: ignore[operator]
+    assert sampled["challengers"] == "anyone with a bond"
+
+
+def test_a_tier_that_no_bid_offers_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    found, code = compared(monkeypatch, tmp_path, "exact")
+    assert code == 0
+    assert found["sampled"]["why_not"]
+    assert not found["exact"]["why_not"]
+    found, code = compared(monkeypatch, tmp_path, "other")
+    assert code != 0
+    assert all(each["why_not"] for each in found.values())
