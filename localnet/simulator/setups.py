@@ -27,6 +27,10 @@ from pol.rules.orders import least_deposit
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.sampled import SAMPLED
 
+Tiers = tuple[tuple[str, ...], ...]
+EXACT_OR_ANY: Tiers = ((), (EXACT.name,))
+ANY: Tiers = ((), (EXACT.name,), (EXACT.name, SAMPLED.name), (SAMPLED.name, EXACT.name))
+"""Lists of tiers that an order may allow. An honest market has one tier, so that its draws can be compared."""
 PRICE = 10**12
 """uassay per PFLOP that bids and orders are about."""
 VALIDATORS, PROVIDERS = 7, 20
@@ -94,14 +98,16 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
     return Job(replace(terms, **changes))
 
 
-def make_order(random: Random, number: object, at: int, used: Params, **changes: Any) -> OrderPlan:
-    """Return an order that an honest consumer submits."""
+def make_order(
+    random: Random, number: object, at: int, used: Params, *, allowed: Tiers = EXACT_OR_ANY, **changes: Any
+) -> OrderPlan:
+    """Return an order that an honest consumer submits. It allows one of the lists of tiers in ``allowed``."""
     job = make_job(random, number)
     limit = random.choice((3 * PRICE // 4, PRICE, 2 * PRICE, 3 * PRICE))
     conditions = Conditions(
         regions=random.choice(((), (), (), (REGIONS[0],), REGIONS)),
         memory=random.choice((0, 10**8, 10**9)),
-        tiers=_draw_tiers(random),
+        tiers=random.choice(allowed),
     )
     deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
     message = MsgSubmitOrder(
@@ -131,7 +137,7 @@ def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -
     # Less than a third of the stake; each cluster has a provider that trains.
     wicked = set(random.sample(names, random.randint(0, 2))) if cheats else set()
     providers = _providers(random, names, shape, cheats=cheats)
-    validators = tuple(_validator(random, name, providers, wicked=name in wicked) for name in names)
+    validators = tuple(_validator(random, name, providers, wicked=name in wicked, is_mixed=cheats) for name in names)
     orders = tuple(_order(random, number, shape, used, cheats=cheats) for number in range(shape.orders))
     setup = Setup(seed=seed, params=used, validators=validators, providers=providers, orders=orders)
     setup = replace(setup, challengers=_challengers(Random(f"challengers {kind} {seed}"), names, cheats=cheats))
@@ -225,7 +231,9 @@ def _providers(random: Random, names: tuple[str, ...], shape: Shape, *, cheats: 
     return tuple(plans)
 
 
-def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *, wicked: bool) -> ValidatorPlan:
+def _validator(
+    random: Random, name: str, providers: tuple[ProviderPlan, ...], *, wicked: bool, is_mixed: bool
+) -> ValidatorPlan:
     speeds = [p.speed for p in providers if p.validator == name and not p.joins]
     sold = SOLD_SECONDS * min(speeds) * len(speeds)
     offer = Offer(
@@ -233,7 +241,7 @@ def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *
         slot_speed=min(speeds),
         slots=len(speeds),
         device_class="cpu",
-        tiers=_draw_tiers(random) or (SAMPLED.name, EXACT.name),
+        tiers=(random.choice(ANY) or ANY[-1]) if is_mixed else (EXACT.name,),
         min_work=sold // SOLD_ORDERS,
         regions=random.choice(((), REGIONS[:1], REGIONS[1:])),
         memory=random.choice((10**8, 10**9)),
@@ -244,17 +252,13 @@ def _validator(random: Random, name: str, providers: tuple[ProviderPlan, ...], *
     return ValidatorPlan(name=name, bid=bid, behaviour=behaviour, crashes=_moments(random, 2))
 
 
-def _draw_tiers(random: Random) -> tuple[str, ...]:
-    """Return tiers that an order allows or a bid offers; none in one of four cases."""
-    return random.choice(((), (EXACT.name,), (EXACT.name, SAMPLED.name), (SAMPLED.name, EXACT.name)))
-
-
 def _moments(random: Random, most: int) -> tuple[int, ...]:
     return tuple(sorted(random.randrange(5_000, 150_000) for _ in range(random.randint(0, most))))
 
 
 def _order(random: Random, number: int, shape: Shape, used: Params, *, cheats: bool) -> OrderPlan:
-    plan = make_order(random, number, random.randrange(1_000 * shape.spread), used)
+    at = random.randrange(1_000 * shape.spread)
+    plan = make_order(random, number, at, used, allowed=ANY if cheats else EXACT_OR_ANY)
     if not cheats or random.randrange(8):
         return plan
     if random.randrange(2):

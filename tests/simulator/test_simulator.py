@@ -189,7 +189,7 @@ def test_who_hands_over_noise_in_a_chunk_that_is_drawn_is_found_by_the_panel() -
 
 
 def test_slander_is_refused_and_costs_nobody_else_anything() -> None:
-    setup = make_setup(5, Kind.HONEST, Shape(orders=12, spread=30))
+    setup = make_setup(6, Kind.HONEST, Shape(orders=12, spread=30))
     orders = [replace(plan, habits=replace(plan.habits, slanders=True)) for plan in setup.orders]
     world = World(replace(setup, orders=tuple(orders)))
     world.run()
@@ -201,7 +201,7 @@ def test_slander_is_refused_and_costs_nobody_else_anything() -> None:
 
 def test_who_waits_for_a_winner_that_serves_nothing_is_never_late() -> None:
     """All its seats end in the same second; in half of the time their answers still come together, and in time."""
-    setup = make_setup(3, Kind.HONEST, Shape(orders=12, spread=30))
+    setup = make_setup(5, Kind.HONEST, Shape(orders=12, spread=30))
     steady = tuple(replace(plan, crashes=()) for plan in setup.validators)  # a crash may take a seat its time
     setup = replace(setup, params=setup.params.replace(stage_base=12), validators=steady)
     world = World(with_validators(setup, {"v1": Hider()}))
