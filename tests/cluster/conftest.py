@@ -35,7 +35,7 @@ from tests.unit.compute_provider.work.training import KEY, Listener, order
 
 JOB = Path(__file__).parents[1] / "fixtures" / "job_tiny"
 ENGINE = Engine("numpy", memory=1 << 30)
-WAIT = 120.0
+WAIT = 300.0
 STORE_BYTES = 100_000_000
 # Under load, Ray's own values would take a minute to notice a node that is gone.
 HEALTH = {"period_ms": "1000", "timeout_ms": "3000", "failure_threshold": "5", "initial_delay_ms": "1000"}
