@@ -1,8 +1,8 @@
 """Blocks of random operations in a market: whatever anybody sends, each invariant holds after each block.
 
 The market's people train, audit and complain as in the random worlds of the state machine's tests, so that orders come
-far. Beside that, everybody sends messages of every kind: some are right, most are nearly right. Transactions are bent,
-too. Validators stay away and sign twice.
+far, and send what an order's life allows (:mod:`tests.operations.life`). Beside that, everybody sends messages of every
+kind: some are right, most are nearly right. Transactions are bent, too. Validators stay away and sign twice.
 """
 
 from collections import Counter
@@ -20,9 +20,9 @@ from domain.block import Misbehaviour, MisbehaviourKind, TxResult
 from domain.errors import TX_DECODE, Refusal
 from domain.ledger.messages import MsgWithdrawBond
 from domain.legs.messages import MsgDeclineOrder, MsgStopOrder
-from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgWithdrawBid
+from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgSubmitOrder, MsgWithdrawBid
 from domain.market.queries import OrdersRequest
-from domain.market.records import OrderState
+from domain.market.records import ChallengeTerms, OrderState
 from domain.messages import Message, signer_of
 from domain.registry.messages import (
     MsgDismissProvider,
@@ -34,8 +34,9 @@ from domain.registry.messages import (
 )
 from domain.staking.messages import MsgBeginRedelegate, MsgUndelegate
 from domain.tx import Tx
+from tests.operations.life import DELIVERED, Life, LifeMarket
 from tests.support.chain_harness import CHAIN_ID, check_bounds, cons_address, cons_key, pub_key, sign
-from tests.support.chain_market import bid
+from tests.support.chain_market import Trace, bid
 from tests.support.operations import Operations
 from tests.unit.chain.state_machine.test_random_worlds import World
 
@@ -50,6 +51,10 @@ SHORT = {
     "downtime_jail_duration": 5,
 }
 """Parameters with which within a hundred blocks stake is paid, proposals are decided, and jails end."""
+AUDITED = {"auditors": 2, "due_gas": 30_000_000, "round_window": 40, "audit_room_bps": 5_000, "stage_base": 12}
+"""Parameters with which panels decide rounds in time, if seats are there."""
+LAWLESS = 4
+"""In each such seed, parameters and diligence are as random as in other worlds. In the others, orders come far."""
 STRANGERS = ("eve", "frank")
 """People that are not in the genesis."""
 LEAVING = (
@@ -89,9 +94,13 @@ class Played:
 class BusyWorld(World):
     """A market in which everybody also sends what comes to mind."""
 
+    MARKET = LifeMarket
+    market: LifeMarket
+
     def __init__(self, seed: int, operations: int) -> None:
-        super().__init__(seed, **SHORT)
+        super().__init__(seed, **SHORT, **({} if seed % LAWLESS == 0 else AUDITED))
         self.dice = Random(f"{seed}/operations")
+        self.life = Life(self.market, self.consumers, Random(f"{seed}/life"))
         people = (*self.people(), *self.consumers, *STRANGERS)
         self.operations = Operations(self.dice, people, [pub_key(name) for name in people])
         self.count = operations
@@ -103,6 +112,11 @@ class BusyWorld(World):
             return commit(overlay)
 
         self.chain.commit = note  # type: ignore[method-assign]
+        if seed % LAWLESS:
+            self.diligence = self.presence = 0.9
+        if seed % 2:
+            self.life.is_calm = True
+            self.lies = self.errors = self.faults = 0.0
         self.restless = self.dice.choice((0.01, 0.05, 1.0))
         self.absence = self.dice.choice((0.0, 0.03))
         self.played = Played(seed)
@@ -117,6 +131,7 @@ class BusyWorld(World):
                 messages.append(self.some_order())
             if self.dice.random() < 0.2:
                 messages.append(bid(self.dice.choice(self.market.validators), capacity=10**12))
+            messages += self.life.messages()
             messages += [self._operation() for _ in range(self.count)]
             self.dice.shuffle(messages)
             self._change_presence()
@@ -129,6 +144,20 @@ class BusyWorld(World):
             self._count(txs, result.tx_results)
             self.played.digests.append(sha256(repr((result, self.changes)).encode()).digest())
             yield
+
+    def some_order(self) -> Message:
+        """Return an order. Rounds of half of the orders wait for challenges, some of them of everybody."""
+        order, dice = super().some_order(), self.life.dice
+        assert isinstance(order, MsgSubmitOrder)
+        wait, anyone = dice.choice((0, 0, 5, 20)), dice.random() < 0.2
+        return replace(order, challenges=ChallengeTerms(anyone=anyone, wait=wait))
+
+    def new_trace(self, order_id: bytes, slot: int) -> Trace:
+        """Return a share of a slot, which often has a content that can be delivered."""
+        if self.life.dice.random() >= DELIVERED:
+            return super().new_trace(order_id, slot)
+        cluster = self.market.clusters[self.market.leg(order_id).validator]
+        return self.life.trace(order_id, slot, self.life.dice.choice(cluster))
 
     def _count(self, txs: Sequence[Tx | Refusal], results: Sequence[TxResult]) -> None:
         self.played.blocks += 1

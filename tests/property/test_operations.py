@@ -7,7 +7,7 @@ from tests.operations.__main__ import main, table
 from tests.operations.play import LEAVING, play
 from tests.support.four_apps import elsewhere
 
-SEED, BLOCKS, OPERATIONS = 14, 30, 30
+SEED, BLOCKS, OPERATIONS = 4, 30, 30
 KINDS_DONE = 30
 """So many kinds of messages are sent with success even in a short run."""
 

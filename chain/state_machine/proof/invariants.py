@@ -190,6 +190,8 @@ def check_queue(store: Overlay, rules: Running) -> None:
 def check_deadlines(store: Overlay, _: Running) -> None:
     """Check that each order is closed at its last deadline. This is the order's own deadline plus the time of windows,
     challenges, stages and hand-over.
+
+    If the work of ends took more gas than blocks had, the withheld part of a failed leg waits from a later time on.
     """
     clock = HEAD.must(store).clock_ns // NS
     for order in ORDERS.iterate(store):
@@ -208,7 +210,8 @@ def check_deadlines(store: Overlay, _: Running) -> None:
         time = HELD_TIMES.get(store, order.id)
         tail += clock - time.since if time is not None and time.holds else 0
         # An order may be late if the queue has overdue entries, because the gas of the last block was used up.
-        late = clock > order.deadline + tail and not _has_overdue(store, clock)
+        begun = max(order.deadline, leg.part_until if leg is not None else 0)
+        late = clock > begun + tail and not _has_overdue(store, clock)
         ensure(not late, f"order {order.id.hex()} is not closed after its last deadline")
 
 

@@ -48,11 +48,11 @@ MUTANTS = (
         (_FOUR,),
     ),
     Mutant(
-        "logged-too-late",
-        "the log has a call after its end, so that it lacks the call in which a node died",
+        "logged-as-accepted",
+        "the log says of each proposal that the node accepted it",
         "chain/app/abci_log.py",
-        '            self._write(f"{name} {height}" if height else name)\n            answer = method(request)\n',
-        '            answer = method(request)\n            self._write(f"{name} {height}" if height else name)\n',
+        "response.process_proposal.status == 1",
+        "True",
         (_LOG,),
     ),
     Mutant(

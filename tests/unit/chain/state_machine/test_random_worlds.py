@@ -82,6 +82,8 @@ BLOCKS = 110
 class World:
     """One market, and how likely its people are to do what they should."""
 
+    MARKET = HandoverMarket
+
     def __init__(self, seed: int, **changes: int) -> None:
         self.seed, self.random = seed, (random := Random(seed))
         self.consumers = ("carol", "dave")
@@ -102,9 +104,9 @@ class World:
             order_min=270_000,
             accept_base=20,
             stage_base=Random(f"{seed}/stages").choice((4, 6, 12)),
-            **changes,
         )
-        self.market = HandoverMarket(
+        self.params = self.params.replace(**changes)
+        self.market = self.MARKET(
             self.params,
             validators=random.choice((2, 4, 6, 8)),
             consumers=self.consumers,

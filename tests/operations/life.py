@@ -1,0 +1,246 @@
+"""Messages of an order's life that random fields never make, because they need signatures, keys or earlier messages.
+
+They are about deliveries and their receipts, shares that providers put on chain themselves, witnesses, challenges,
+stands, appeals, waivers and results that are not served. Each is made from the records of an order and from what its
+parties would keep, and is right or nearly right.
+"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from random import Random
+from typing import Any, TypeVar
+
+from domain.amount import ASSAY
+from domain.disputes.messages import MsgAppeal, MsgChallenge, MsgOpenChallenge, MsgStand, MsgWaive
+from domain.disputes.queries import DisputesRequest
+from domain.hashing import merkle_root
+from domain.keys import ShareRef
+from domain.ledger.messages import MsgDepositBond
+from domain.legs.records import Leg, LegState
+from domain.market.queries import OrdersRequest
+from domain.market.records import OrderState
+from domain.messages import Message
+from domain.proof.messages import MsgNeverServed
+from domain.proof.queries import OrderResponse, WitnessDutiesRequest
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round, Share, ShareState
+from pol.rules.disputes import challenge_commitment
+from pol.rules.states import is_fetched
+from tests.support.chain_harness import CHAIN_ID, COINS
+from tests.support.chain_market import Trace, digest
+from tests.support.delivered import Content, Sent, leaves_of, spoil
+from tests.support.handed_over import HandoverMarket
+from tests.support.included import TASK_SECONDS, InclusionMarket, sign_task
+
+T = TypeVar("T")
+SALT = digest("salt of a challenge")
+DELIVERED = 0.5
+"""Part of the shares that have a content, which can be delivered."""
+SPOILT = 0.3
+"""Part of the deliveries that are noise."""
+ODDS = 0.3
+"""Part of the messages that could be sent in a block and are."""
+
+
+class LifeMarket(HandoverMarket, InclusionMarket):
+    """A market whose shares have contents that can be delivered, and states that are handed over."""
+
+    def content(self, order_id: bytes, slot: int, work: str = "right") -> Content:
+        """Return a content that leaves the local state which the round hands over."""
+        content = super().content(order_id, slot, work)
+        leg = self.leg(order_id)
+        chunks = self.chunks(order_id, leg.round, 1 + slot - leg.first_slot)
+        states = [content.states[0], chunks, *content.states[2:]]
+        return replace(content, states=states, roots=replace(content.roots, local_out=merkle_root(leaves_of(chunks))))
+
+    def trace_of(self, order_id: bytes, leg: int, round: int, ref: ShareRef) -> Trace:
+        """Return the trace of a share. One whose issue the chain gave has a trace of its slot."""
+        same = [
+            trace
+            for (order, at, within, other), trace in self.traces.items()
+            if (order, within, other.slot) == (order_id, round, ref.slot) and at <= leg
+        ]
+        try:
+            return super().trace_of(order_id, leg, round, ref)
+        except KeyError:
+            return same[-1]
+
+    def right_root(self, order_id: bytes, round: int, place: AuditPlace) -> bytes:
+        """Return what recomputing or fetching a place gives."""
+        return self.sealed_root(order_id, round) if is_fetched(place) else super().right_root(order_id, round, place)
+
+
+@dataclass
+class Kept:
+    """A share's delivery as its provider keeps it. ``issue`` of its key is that of its task."""
+
+    trace: Trace
+    sent: Sent
+    is_spoilt: bool
+
+
+class Life:
+    """Makes the messages that a market's orders could have next."""
+
+    def __init__(self, market: LifeMarket, consumers: Sequence[str], dice: Random) -> None:
+        """Begin without a delivery; consumers get bonds with the first messages."""
+        self.market, self.consumers, self.dice = market, consumers, dice
+        self.kept: list[Kept] = []
+        self._openings: list[tuple[MsgChallenge, MsgOpenChallenge]] = []
+        self._bonded = False
+        self.is_calm = False  # all train rightly, and few challenge
+
+    def trace(self, order_id: bytes, slot: int, provider: str) -> Trace:
+        """Return a new share whose content can be delivered, and keep its delivery."""
+        market = self.market
+        work = "right" if self.is_calm else self.dice.choice(("right", "right", "other"))
+        issue = market.next_issue(order_id, slot)
+        trace = market.delivered_trace(order_id, slot, work, issue=issue, provider=provider)
+        sent = market.send(order_id, trace, work)
+        is_spoilt = self.dice.random() < SPOILT
+        self.kept.append(
+            Kept(trace, spoil(sent, market.content(order_id, slot, work)) if is_spoilt else sent, is_spoilt)
+        )
+        return trace
+
+    def messages(self) -> list[Message]:
+        """Return some of the messages that orders could have now."""
+        found: list[Message] = []
+        if not self._bonded:
+            self._bonded = True
+            found += [MsgDepositBond(name, COINS // 10) for name in self.consumers]
+        found += self._openings_due()
+        for order in self.market.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
+            if order.state in (OrderState.RUNNING, OrderState.PROVEN):
+                of_order = self.market.all_of(order.id)
+                for make in (self._deliveries, self._inclusions, self._challenges, self._stands, self._others):
+                    found += make(of_order)
+        return [*found, *self._witnesses()]
+
+    def _some(self, items: Sequence[T]) -> Iterator[T]:
+        return (item for item in items if self.dice.random() < ODDS)
+
+    def _kept_of(self, share: Share) -> Kept | None:
+        return next((kept for kept in self.kept if kept.trace.claim == share.claim), None)
+
+    # --- deliveries ---
+
+    def _deliveries(self, found: OrderResponse) -> Iterator[Message]:
+        """Yield receipts, keys, and pieces of wrong deliveries."""
+        for share in self._some(found.shares):
+            kept, leg = self._kept_of(share), found.leg(share.claim.leg)
+            if kept is None or leg is None:
+                continue
+            key, sent = share.key, kept.sent
+            own: dict[str, Any] = {
+                "order_id": key.order_id,
+                "leg": key.leg,
+                "round": key.round,
+                "slot": key.slot,
+                "issue": key.issue,
+            }
+            shown = found.delivery(key)
+            if shown is not None and shown.key and (kept.is_spoilt or self.dice.random() < 0.1):
+                yield self.market.show_chunk(sent, 0, validator=leg.validator, **own)
+            elif shown is None and share.state is ShareState.COMMITTED and self.dice.random() < 0.5:
+                yield self.market.receipt(sent, validator=leg.validator, **own)
+            elif not share.is_received:
+                at, is_shown = self.market.chain.clock, self.dice.random() < 0.3
+                signature = self.market.sign_receipt(sent, at, shown=is_shown, by=leg.validator)
+                yield self.market.show_key(sent, at=at, shown=is_shown, signature=signature, **own)
+
+    # --- shares that providers put on chain ---
+
+    def _inclusions(self, found: OrderResponse) -> Iterator[Message]:
+        """Yield shares that no validator commits, and requests for witnesses of shares whose receipt is missing."""
+        leg = found.current
+        if leg is None or leg.state is not LegState.RUNNING:
+            return
+        slots = self.market.clusters.get(leg.validator, ())
+        for slot in self._some(leg.served_slots) if self.dice.random() < ODDS and slots else ():
+            trace = self.trace(found.order.id, slot, self.dice.choice(slots))
+            yield self.market.include(trace, **self._task(trace, leg))
+        for share in self._some(found.shares):
+            kept = self._kept_of(share)
+            if kept is not None and share.claim.leg == leg.number and not share.is_received:
+                yield self.market.ask(kept.sent, **self._task(kept.trace, leg))
+
+    def _task(self, trace: Trace, leg: Leg) -> dict[str, Any]:
+        """Return the deadline of a task, and the signature of the leg's validator."""
+        claim, until = trace.claim, self.market.chain.clock + TASK_SECONDS
+        more = {"multiple": claim.multiple, "cover": claim.cover}
+        signature = sign_task(claim.key, claim.provider, until, by=leg.validator, **more)
+        return {"deadline": until, "task_signature": signature}
+
+    def _witnesses(self) -> Iterator[Message]:
+        for name in self.market.validators:
+            for ask in self._some(self.market.chain.ask(WitnessDutiesRequest(name)).asks):
+                sent = next((kept.sent for kept in self.kept if kept.sent.manifest == ask.manifest), None)
+                if sent is not None:
+                    yield self.market.witness(sent, name)
+
+    # --- disputes ---
+
+    def _challenges(self, found: OrderResponse) -> Iterator[Message]:
+        """Yield challenges, most of them of right work; they are opened in a later block."""
+        for closed in found.rounds:
+            is_open = not (closed.verified or closed.void) and found.order.params.auditors > 0
+            if closed.shares and self.dice.random() < (ODDS / 2 if is_open and not self.is_calm else 0.01):
+                yield self._challenge(found, closed)
+
+    def _challenge(self, found: OrderResponse, closed: Round) -> Message:
+        ref = self.dice.choice(closed.shares)
+        segment = AuditPlace(AuditKind.SEGMENT, ref.slot, ref.issue, self.dice.randrange(2))
+        place = self.dice.choice((segment, AuditPlace(AuditKind.AGGREGATION, 0, 0, 0)))
+        name = self.dice.choice((found.order.consumer, *self.market.validators))
+        claim = Finding(AnswerKind.FINISHED, digest("elsewhere", closed.round), 0)
+        made = challenge_commitment(CHAIN_ID, closed.key, place, claim, SALT, name)
+        order, leg, number = closed.order_id, closed.leg, closed.round
+        message = MsgChallenge(name, order, leg, number, made, 10 * ASSAY)
+        self._openings.append((message, MsgOpenChallenge(name, order, leg, number, 0, place, claim, SALT)))
+        return message
+
+    def _openings_due(self) -> Iterator[Message]:
+        """Yield the openings of challenges that the chain has."""
+        waiting, self._openings = self._openings, []
+        for committed, opening in waiting:
+            key = (committed.order_id, committed.leg, committed.round)
+            dispute = next(
+                (
+                    each
+                    for each in self.market.chain.ask(DisputesRequest(committed.order_id)).disputes
+                    if (each.commitment, each.challenger) == (committed.commitment, committed.challenger)
+                    and (each.order_id, each.leg, each.round) == key
+                ),
+                None,
+            )
+            if dispute is not None and self.dice.random() < 0.9:
+                yield replace(opening, number=dispute.number)
+
+    def _stands(self, found: OrderResponse) -> Iterator[Message]:
+        """Yield the stands of providers for rejected shares, and for those of void rounds."""
+        if not found.order.params.auditors:
+            return
+        for share in self._some(found.shares):
+            trace = self.market.traces.get((found.order.id, share.claim.leg, share.claim.round, share.key.ref))
+            is_over = share.state is ShareState.REJECTED or share.state is ShareState.ACCEPTED
+            if trace is not None and is_over and not share.stand:
+                key = share.key
+                own = (key.order_id, key.leg, key.round, key.slot, key.issue)
+                yield MsgStand(share.claim.provider, *own, trace.roots)
+
+    def _others(self, found: OrderResponse) -> Iterator[Message]:
+        """Yield appeals, waivers, and complaints that a result was never served."""
+        order, clock = found.order, self.market.chain.clock
+        for panel in found.panels:
+            if panel.awaits_appeal and clock < panel.appeal_until and self.dice.random() < ODDS:
+                name = self.dice.choice((order.consumer, *self.market.validators))
+                yield MsgAppeal(name, order.id, panel.leg, panel.round, panel.dispute)
+        leg = found.current
+        if leg is None:
+            return
+        if order.challenges.wait and self.dice.random() < ODDS:
+            name = self.dice.choice((order.consumer, *self.market.validators))
+            yield MsgWaive(name, order.id, leg.number, self.dice.randrange(leg.first_round, leg.end_round))
+        verified = [closed for closed in found.rounds_of(leg.number) if closed.verified and closed.ciphertext_root]
+        if verified and leg.is_live and self.dice.random() < ODDS:
+            yield MsgNeverServed(order.consumer, order.id, leg.number, verified[-1].round)
