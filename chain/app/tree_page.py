@@ -48,7 +48,7 @@ class Page(NamedTuple):
     keys: dict[int, bytes]
     """The key of the leaf in each such slot."""
     is_settled: bool
-    """Whether ``hashes`` has the inner nodes too, and not only the slots."""
+    """True if ``hashes`` has the inner nodes too; otherwise it has the slots only."""
 
     @property
     def root(self) -> bytes:

@@ -430,7 +430,7 @@ def not_a_number(setting: Setting) -> Claim:
 
 
 RAN: list[str] = []
-"""What code in checkpoints did when a checker loaded it."""
+"""The marks that code in checkpoints left when a checker loaded it."""
 
 
 class Payload:

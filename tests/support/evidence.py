@@ -27,7 +27,7 @@ JUNE_2025 = 1_750_500_000
 MARCH_2026 = 1_772_000_000
 DAY = 86_400
 BINDING = Binding("assay-test-1", "assay1testaddress", bytes([1]) * 32, bytes([2]) * 32, bytes([3]) * 32, JUNE_2025)
-"""What the quotes of the software TPM are bound to."""
+"""The binding of the quotes that the software TPM made."""
 
 
 def read(name: str) -> bytes:

@@ -1,4 +1,4 @@
-"""What no sample shows, because no vendor's machine signs it: evidence that tests sign under roots of their own."""
+"""Cases that no sample shows: no vendor's machine signs such evidence, so tests sign it under roots of their own."""
 
 from dataclasses import replace
 from functools import cache
