@@ -68,6 +68,8 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--machines", type=int, metavar="N", help="machines that train together (size)")
     parser.add_argument("--baseline", choices=("go",), help="also measure a chain of the Cosmos SDK in Go (tps)")
     options = parser.parse_args(arguments)
+    if options.segments is not None and options.segments < 1:
+        parser.error("--segments must be at least 1, or nothing is replayed")
     if options.instructions:
         if options.name != "training":
             parser.error(f"{options.name} does not take --instructions; only training does")
