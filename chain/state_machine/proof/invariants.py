@@ -210,7 +210,7 @@ def check_deadlines(store: Overlay, _: Running) -> None:
         time = HELD_TIMES.get(store, order.id)
         tail += clock - time.since if time is not None and time.holds else 0
         # An order may be late if the queue has overdue entries, because the gas of the last block was used up.
-        begun = max(order.deadline, leg.part_until if leg is not None else 0)
+        begun = max(order.deadline, leg.part_until) if leg is not None else order.deadline
         late = clock > begun + tail and not _has_overdue(store, clock)
         ensure(not late, f"order {order.id.hex()} is not closed after its last deadline")
 
