@@ -153,7 +153,7 @@ def _answer(place: ReplayCase, executor: str) -> None:
             part=PART,
             index=INDEX,
             start=_opened(place),
-            seed=SEED,
+            seeds=(SEED,),
             engine=Engine(executor),
         )
     )

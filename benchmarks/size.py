@@ -188,7 +188,7 @@ def _audit(folder: Path) -> None:
             part=_PART,
             index=OPENED,
             start=requests.OpenedStates(requests.StateFiles(*states), metrics, roots[OPENED - 1]),
-            seed=bytes(32),
+            seeds=(bytes(32),),
             engine=Engine(NATIVE),
         )
     )

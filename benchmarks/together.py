@@ -85,7 +85,7 @@ def figures_of(name: str, job: Path, machines: int) -> Figures:
         opened = OpenedStates(states, tuple(alone.metrics), alone.start)
         engine = Engine(NATIVE, threads=max(1, cores() // machines))
         spec = GroupSpec(machines=machines, machine=_MACHINE, memory=LIMIT, engine=engine, shape=(machines, 1))
-        audit = SegmentAudit(directory=job, part=_PART, index=REPLAYED, start=opened, seed=_SEED, engine=engine)
+        audit = SegmentAudit(directory=job, part=_PART, index=REPLAYED, start=opened, seeds=(_SEED,), engine=engine)
         check = SegmentCheck(directory=job, part=_PART, index=REPLAYED, start=opened, end_root=alone.end, engine=engine)
 
         def train(watch: Watch) -> object:
@@ -180,7 +180,7 @@ def main(job: Path, folder: Path) -> None:
     before = boundaries[REPLAYED - 1]
     opened = OpenedStates(StateFiles(folder / "global", folder / "local"), before.metrics, before.root)
     start = perf_counter()
-    audit = SegmentAudit(directory=job, part=_PART, index=REPLAYED, start=opened, seed=_SEED, engine=Engine(NATIVE))
+    audit = SegmentAudit(directory=job, part=_PART, index=REPLAYED, start=opened, seeds=(_SEED,), engine=Engine(NATIVE))
     answer = exact.recompute_segment(audit)
     found = _Alone(
         roots=[boundary.root.hex() for boundary in boundaries],

@@ -25,6 +25,7 @@ PROBE_PIECES_MAX = 4_096
 CAPABILITY_SECONDS_MAX = 7 * 86_400
 """Longest time for which a measured capability is valid."""
 ANSWERS_MAX = 256  # places of a round that a panel recomputes
+STAGES_MAX = 8  # stages of a panel, in records; rules end a panel before
 SEATS_MAX = 256  # seats of a panel in all its stages
 MIRRORS_MAX = 4  # validators that a closed round names as its mirrors
 CHALLENGERS_MAX = 16

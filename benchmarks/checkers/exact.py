@@ -314,7 +314,7 @@ class _Replayer:
             directory=ledger.setting.directory,
             opening=opening,
             updates=(RootedFile(ledger.file(claimed.update), share.update_root),),
-            seed=bytes(32),
+            seeds=(bytes(32),),
             engine=ENGINE,
         )
         found = self._checks.recompute_aggregation(asked)

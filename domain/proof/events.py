@@ -696,7 +696,10 @@ class AnswerCommitted(Change):
 
 @dataclass(frozen=True, slots=True)
 class AnswerRevealed(Change):
-    """A seat revealed its answer for one place; ``kind`` is an ``AnswerKind``."""
+    """A seat revealed its answer for one place; ``kind`` is an ``AnswerKind``.
+
+    ``earlier`` has the digests of its answer with the seeds of the earlier stages.
+    """
 
     KIND: ClassVar[str] = "panel.answer"
     panel: PanelKey
@@ -707,6 +710,7 @@ class AnswerRevealed(Change):
     root: bytes
     digest: bytes
     step: int
+    earlier: tuple[bytes, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from domain.bounds import (
 from domain.keys import PanelKey, RoundKey, ShareKey
 from domain.ledger.records import Escrow, Payment
 from domain.legs.records import Leg, SlotStart
-from domain.limits import ANSWERS_MAX
+from domain.limits import ANSWERS_MAX, STAGES_MAX
 from domain.market.records import JobTerms, Order
 from domain.order_params import Rate
 from domain.proof.records import AuditPlace, Panel, PanelSeat, ReceiptAsk, Round, Share, ShareState, ShownDelivery
@@ -210,6 +210,12 @@ class PanelDuty:
     reveals_end: Number
     commitment: MaybeHash
     dispute: Count = 0
+    earlier_seeds: Annotated[tuple[Hash, ...], Length(0, STAGES_MAX)] = ()
+
+    @property
+    def seeds(self) -> tuple[bytes, ...]:
+        """The seeds of all stages so far; the last one is that of the seat's stage."""
+        return (*self.earlier_seeds, self.seed)
 
     @property
     def key(self) -> PanelKey:

@@ -34,6 +34,7 @@ from domain.limits import (
     RESULT_CHUNKS_MAX,
     SEATS_MAX,
     SLOTS_MAX,
+    STAGES_MAX,
     STATE_CHUNK_BYTES,
 )
 
@@ -443,6 +444,9 @@ class Panel:
     asker: MaybeAddress = ""
     appeal_until: Number = 0  # time until which its ruling against the chain can be appealed; 0 without such a ruling
     appellant: MaybeAddress = ""  # who appealed its ruling, so that all eligible validators decide again
+    earlier_seeds: Annotated[
+        tuple[Hash, ...], Length(0, STAGES_MAX)
+    ] = ()  # seeds of the stages before, the first first
 
     @property
     def key(self) -> PanelKey:
@@ -501,7 +505,8 @@ class SeatAnswer:
 
     ``root`` is the recomputed root; for ``UNAVAILABLE`` it is the hash of the blob that was not served, if known.
     ``step`` is the inner step at which the job stopped, 0 for an aggregation. ``digest`` covers the recomputed values
-    (:func:`pol.rules.tiers.answers.answer_digest`); it is empty for ``UNAVAILABLE``.
+    (:func:`pol.rules.tiers.answers.answer_digests`) with the seed of the seat's stage. ``earlier`` has the digests with
+    the seeds of the earlier stages, which show whose digests were right there. Both are empty for ``UNAVAILABLE``.
     """
 
     place: Annotated[int, Range(0, ANSWERS_MAX - 1)]  # the place's number in the panel
@@ -509,6 +514,7 @@ class SeatAnswer:
     root: MaybeHash
     digest: MaybeHash
     step: Number
+    earlier: Annotated[tuple[Hash, ...], Length(0, STAGES_MAX)] = ()
 
 
 @dataclass(frozen=True, slots=True)

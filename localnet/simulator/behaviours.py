@@ -13,7 +13,7 @@ from domain.legs.messages import MsgAcceptOrder
 from domain.messages import Message
 from domain.proof.messages import MsgCloseRound, MsgRevealAnswer
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AnswerKind, SeatAnswer
+from domain.proof.records import AnswerKind, SeatAnswer, ShareState
 from link.handover import Sealed
 from localnet.simulator.memory_chain import digest
 from localnet.simulator.training import Job, noise
@@ -23,6 +23,7 @@ from validator.decide.plan import FreeProvider
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
 
 if TYPE_CHECKING:
+    from localnet.simulator.actors.provider import ProviderActor
     from localnet.simulator.actors.validator import ValidatorActor
     from localnet.simulator.world import World
 
@@ -74,9 +75,9 @@ class HonestProvider:
     honest = True
     cautious = False  # it takes only tasks that bonds and cover would pay
 
-    def habit(self, key: ShareKey) -> str:
+    def habit(self, actor: "ProviderActor", key: ShareKey) -> str:
         """Return what it makes of a share."""
-        del key
+        del actor, key
         return "honest"
 
     def opens(self, *, audited: bool) -> bool:
@@ -111,7 +112,7 @@ class Listed(HonestProvider):
     def __post_init__(self) -> None:
         self.honest = not self.absent and all(habit == "honest" for habit in self.habits)
 
-    def habit(self, key: ShareKey) -> str:
+    def habit(self, actor: "ProviderActor", key: ShareKey) -> str:
         if key not in self.taken:
             self.taken[key] = self.habits.pop(0) if self.habits else "honest"
         return self.taken[key]
@@ -129,9 +130,27 @@ class Cheat(HonestProvider):
     percent: int = 50
     honest: bool = False
 
-    def habit(self, key: ShareKey) -> str:
+    def habit(self, actor: "ProviderActor", key: ShareKey) -> str:
         dice = int.from_bytes(digest(self.name, key)[:4], "big")
         return self.habits[dice // 100 % len(self.habits)] if dice % 100 < self.percent else "honest"
+
+
+class Tempted(HonestProvider):
+    """Makes up a share, and after that another one, as long as its validator accepts them and no panel finds out."""
+
+    honest = False
+
+    def habit(self, actor: "ProviderActor", key: ShareKey) -> str:
+        lies = [share for share, habit in actor.habits.items() if is_bent(habit)]
+        return "idle" if all(_has_passed(actor.world, lie) for lie in lies) else "honest"
+
+
+def _has_passed(world: "World", key: ShareKey) -> bool:
+    """Return whether a share is accepted, and its round is not void."""
+    on_chain = world.order(key.order_id)
+    share = on_chain.share(key)
+    void = any(closed.void for closed in on_chain.rounds if (closed.leg, closed.round) == (key.leg, key.round))
+    return share is not None and share.state is ShareState.ACCEPTED and not void
 
 
 BENT = BENT | {"swapped"}  # trains another job than its own, see HonestProvider.job
@@ -385,6 +404,19 @@ class Slanderer(HonestValidator):
 
     def says(self, daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
         return _guess(daemon, digest("slander", daemon.me, asked.claimed))
+
+
+def say(daemon: "ValidatorActor", asked: Asked, found: Recomputed) -> Recomputed:
+    """Return what a validator says of a place that it ``found``.
+
+    If it says something else, it repeats the digests of earlier stages that others have shown with its root.
+    """
+    says = daemon.behaviour.says(daemon, asked, found)
+    if says.fault or len(says.earlier) == len(found.earlier):
+        return says
+    shown = {len(said.earlier): said.digest for said in asked.said if said.root == says.root}
+    earlier = [shown.get(stage, digest("agreed", says.root, stage)) for stage in range(len(found.earlier))]
+    return replace(says, earlier=tuple(earlier))
 
 
 def _guess(daemon: "ValidatorActor", root: bytes) -> Recomputed:

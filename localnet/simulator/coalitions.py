@@ -16,7 +16,7 @@ from domain.market.messages import MsgPlaceBid
 from domain.market.records import Conditions
 from domain.params import Params
 from localnet.simulator.actors.consumer import OrderPlan
-from localnet.simulator.behaviours import HonestProvider, HonestValidator
+from localnet.simulator.behaviours import HonestProvider, HonestValidator, Tempted
 from localnet.simulator.schemers import (
     SchemingChallenger,
     SchemingFiller,
@@ -27,7 +27,7 @@ from localnet.simulator.schemers import (
 )
 from localnet.simulator.setups import CONSUMERS, PRICE, SOLD_SECONDS, Kind, Shape, make_setup
 from localnet.simulator.strategies import Mind, Role, Strategy, decisions_of
-from localnet.simulator.world import OUTSIDER, ChallengerPlan, Setup
+from localnet.simulator.world import OUTSIDER, ChallengerPlan, ProviderPlan, Setup
 from pol.rules.orders import least_deposit
 
 SHAPE = Shape(orders=10, spread=30, providers=21)
@@ -36,6 +36,8 @@ CHEAPEST = "v0"
 """Asks less than all others, and takes whatever is ordered: so a coalition around it has something to do."""
 SPEED = 250 * 10**6
 """FLOP/s of each of its providers."""
+TEMPTED = "v0p3"
+"""A stranger in that cluster that makes up shares as long as its validator lets it."""
 DEVIATIONS = 1.96
 """Of the mean, to each side: an interval that holds it with 95 %."""
 
@@ -247,14 +249,18 @@ GainAndIncome = tuple[int, int]
 
 
 def make_market(draw: int, shape: Shape) -> Setup:
-    """Return a market in which everyone is honest, and one validator asks for a little less than the others.
+    """Return a market in which one validator asks for a little less than the others.
 
     Its cluster is fast, all bids fit all orders, and two consumers order in turn: so coalitions have something to do.
+    Everyone is honest but one provider, which lies as long as no one looks. If no stranger ever lied, it would always
+    pay to accept their work unseen.
     """
     setup = make_setup(draw, Kind.HONEST, shape)
+    tempted = ProviderPlan(TEMPTED, CHEAPEST, behaviour=Tempted())
     least = min(plan.bid.offer.price for plan in setup.validators if plan.bid is not None)
     providers = tuple(
-        replace(plan, speed=SPEED, joins=0) if plan.validator == CHEAPEST else plan for plan in setup.providers
+        replace(plan, speed=SPEED, joins=0) if plan.validator == CHEAPEST else plan
+        for plan in (*setup.providers, tempted)
     )
     count = sum(plan.validator == CHEAPEST for plan in providers)
     validators = tuple(

@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 
-from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Share
+from domain.proof.records import AuditKind, AuditPlace, Share
 from link.types import AuditOpening
 from localnet.simulator.training import METRICS, Job, next_state, update_of
 from pol.rules.commitment import boundary_root, update_claim
-from validator.decide.records import Recomputed
+from validator.decide.records import Recomputed, finished, stopped
 
 
 def recompute(
@@ -16,19 +16,15 @@ def recompute(
     opening: AuditOpening,
     shares: Sequence[Share],
     global_in: bytes,
-    made: bytes,
+    made: Sequence[bytes],
 ) -> Recomputed:
-    """Return what recomputing a place gives, with the digest ``made``."""
+    """Return what recomputing a place gives, with the digests ``made`` of the panel's stages so far."""
     stop: int | None = 0
     if place.kind is not AuditKind.AGGREGATION:
         stop = job.stop(round, place.slot)
     if job.breaks(round) and stop is not None and place.segment >= stop:
-        return Recomputed(
-            fault="", kind=AnswerKind.STOPPED, root=b"", digest=made, step=stop_step_of(job, round, place)
-        )
-    return Recomputed(
-        fault="", kind=AnswerKind.FINISHED, root=_root(job, round, place, opening, shares, global_in), digest=made
-    )
+        return stopped(made, stop_step_of(job, round, place))
+    return finished(_root(job, round, place, opening, shares, global_in), made)
 
 
 def stop_step_of(job: Job, round: int, place: AuditPlace) -> int:

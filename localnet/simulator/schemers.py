@@ -36,6 +36,7 @@ from validator.decide.plan import FreeProvider
 from validator.decide.records import CheckedSegment, Recomputed, SeatKey
 
 if TYPE_CHECKING:
+    from localnet.simulator.actors.provider import ProviderActor
     from localnet.simulator.actors.validator import ValidatorActor
     from localnet.simulator.world import World
 
@@ -85,7 +86,7 @@ class SchemingProvider(HonestProvider):
     mind: Mind
     honest: bool = False
 
-    def habit(self, key: ShareKey) -> str:
+    def habit(self, actor: "ProviderActor", key: ShareKey) -> str:
         choose = self.mind.choose
         words = (
             choose("provider makes later" if key.round else "provider makes first", key),

@@ -41,10 +41,11 @@ STORE_BYTES = 100_000_000
 HEALTH = {"period_ms": "1000", "timeout_ms": "3000", "failure_threshold": "5", "initial_delay_ms": "1000"}
 
 
-def until(holds: Callable[[], bool], seconds: float = WAIT) -> None:
+def until(holds: Callable[[], bool], seconds: float = WAIT, why: Callable[[], object] = str) -> None:
+    """Wait until something holds; if it does not in time, fail with what ``why`` says."""
     ends = time.monotonic() + seconds
     while not holds():
-        assert time.monotonic() < ends
+        assert time.monotonic() < ends, why()
         time.sleep(0.1)
 
 
@@ -84,6 +85,10 @@ class Nodes:
                     cwd=self.folder,
                 )
             )
+
+    def logs(self) -> list[str]:
+        """Return the end of what each node said."""
+        return [path.read_text(errors="replace")[-1000:] for path in sorted(self.folder.glob("node*.log"))]
 
     def close(self) -> None:
         for process in reversed(self.processes):
@@ -158,7 +163,7 @@ def working(cluster: Cluster) -> list[NodeReport]:
 def two(nodes: Nodes, cluster: Cluster) -> Cluster:
     if len(nodes.processes) == 1:
         nodes.start()
-    until(lambda: len(working(cluster)) == 2)
+    until(lambda: len(working(cluster)) == 2, why=lambda: (cluster.nodes, nodes.logs()))
     return cluster
 
 

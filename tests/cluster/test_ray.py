@@ -265,7 +265,7 @@ def test_a_seat_is_recomputed_by_two_nodes_together_with_the_answer_of_one_proce
     document = load_job(JOB).job.document
     root = boundary_root(document.global_root, document.local_root)
     start = OpenedStates(StateFiles(JOB / "global.state", JOB / "local.state"), (), root)
-    audit = SegmentAudit(JOB, RoundSlot(0, 1), 0, start, bytes(32), ENGINE)
+    audit = SegmentAudit(JOB, RoundSlot(0, 1), 0, start, (bytes(32),), ENGINE)
     lane = Lane(name="seats", processes=1, folder=tmp_path / "scratch", reads=())
     replayer = start_together(f"ray://{two.address}", ENGINE, [lane], ["seats"], 2, tmp_path)
     try:

@@ -180,7 +180,11 @@ def test_no_circle_of_files() -> None:
     roots = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["importlinter"]
     graph = grimp.build_graph(*roots["root_packages"], cache_dir=None)
     # Actors of the simulator name the types of the world and of the daemon, which the contract excepts, too.
-    for imported in ("localnet.simulator.world", "localnet.simulator.actors.validator"):
+    for imported in (
+        "localnet.simulator.world",
+        "localnet.simulator.actors.provider",
+        "localnet.simulator.actors.validator",
+    ):
         for importer in graph.find_modules_that_directly_import(imported):
             graph.remove_import(importer=importer, imported=imported)
     imports = {name: graph.find_modules_directly_imported_by(name) for name in graph.modules}

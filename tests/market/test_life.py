@@ -132,6 +132,7 @@ def test_an_idle_daemon_is_small_and_has_not_loaded_torch(world: World) -> None:
     assert large == {}
 
 
+@pytest.mark.nightly  # test_faults_matrix.py kills a process of each kind in some of the phases
 def test_killed_in_the_middle_of_a_round_and_started_again(world: World) -> None:
     """Provider, validator's daemon and node die by SIGKILL, one after the other, and nothing is trained in vain."""
     market, network = world.market, world.market.network

@@ -277,4 +277,4 @@ class MoneyMachine(RuleBasedStateMachine):
 
 
 TestMoneyMachine = MoneyMachine.TestCase
-TestMoneyMachine.settings = settings(max_examples=50, stateful_step_count=40, deadline=None)
+TestMoneyMachine.settings = settings(max_examples=25, stateful_step_count=40, deadline=None)

@@ -74,7 +74,7 @@ def outcome(program: Program, inputs: Mapping[str, Array], plan: Plan | None, ba
     return {name: (bits(value), value.shape, value.dtype) for name, value in found.items()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @example(321303)  # a part of another division is read after the last part of its own
 @given(st.integers(0, 2**32 - 1))
 def test_random_programs(seed: int) -> None:
@@ -92,7 +92,7 @@ def test_random_programs(seed: int) -> None:
             assert outcome(program, inputs, plan) == expected, (stages, rows, batch, block)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @example(938822115)  # a sum over a dimension without elements
 @given(st.integers(0, 2**32 - 1))
 def test_random_programs_made_divisible(seed: int) -> None:
@@ -114,7 +114,7 @@ def test_random_programs_made_divisible(seed: int) -> None:
 PARTS = [(2, 2), (2, 3), (3, 2), (3, 4)]
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_random_programs_in_parts(seed: int) -> None:
     """A batch goes through the stages in parts, also one that does not divide, and one with NaN in one part."""
@@ -151,7 +151,7 @@ def inputs_of(program: Program) -> dict[str, Array]:
     return made
 
 
-@pytest.mark.parametrize("shape", [(1, 2), (1, 4), (2, 1), (3, 1), (4, 1), (2, 2)])
+@pytest.mark.parametrize("shape", [(1, 2), (1, 4), (3, 1), (2, 2)])
 def test_a_step_of_the_gpt(shape: tuple[int, int]) -> None:
     program = gpt_step()
     stages, rows = shape
@@ -361,7 +361,7 @@ def test_rows_alone_keep_the_order_of_the_program() -> None:
     assert offsets == sorted(offsets)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_nodes_follow_their_operands_in_any_ranks(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -447,7 +447,7 @@ def crossing(program: Program, layers: Sequence[int], is_free: Sequence[bool]) -
     return found
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_no_more_bytes_cross_after_nodes_are_moved(seed: int) -> None:
     rng = np.random.default_rng(seed)

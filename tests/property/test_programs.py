@@ -18,7 +18,7 @@ from tests.support.programs import random_program
 from tests.unit.pol.executor.ops import get, node_by_node
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=30, deadline=None)
 @example(1534977, "torch")  # a sum over nothing
 @example(218, "torch")  # a cast, and what takes its order on
 @example(1820, "numpy")  # a concatenation
@@ -44,7 +44,7 @@ def test_values_lie_in_order_unless_they_repeat(seed: int, name: str) -> None:
     assert not astray
 
 
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=100, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_all_back_ends_agree_on_every_value(seed: int) -> None:
     """``python -m tests.fuzz`` takes more of them."""

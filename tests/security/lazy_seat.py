@@ -15,9 +15,9 @@ KEY = PanelKey(order_id=bytes(32), leg=1, round=0, dispute=0)
 SEATS = ("cosmos1first", "cosmos1second", "cosmos1lazy")
 
 
-def answer(root: bytes, digest: bytes) -> SeatAnswer:
+def answer(root: bytes, digest: bytes, *earlier: bytes) -> SeatAnswer:
     """Return an answer for the first place of a panel."""
-    return SeatAnswer(place=0, kind=AnswerKind.FINISHED, root=root, digest=digest, step=0)
+    return SeatAnswer(place=0, kind=AnswerKind.FINISHED, root=root, digest=digest, step=0, earlier=earlier)
 
 
 def verdict_on(lot: bytes, seats: int) -> AnswerVerdict:
@@ -28,14 +28,15 @@ def verdict_on(lot: bytes, seats: int) -> AnswerVerdict:
     root = sha256(lot + b"root").digest()
     inner, state = [sha256(lot + b"inner").digest()], [lot * 4]
     # Before the seed, the lazy seat knows the roots of the trace, but not the bytes of the states.
-    lazy = answer(root, EXACT.digest(lot, [root], [root]))
-    true = answer(root, EXACT.digest(lot, inner, state))
+    lazy = answer(root, *EXACT.digests([lot], [root], [root]))
+    true = answer(root, *EXACT.digests([lot], inner, state))
     votes = [*[Vote(1, 1, true)] * (seats - 1), Vote(1, 1, lazy)]
     quorum = Quorum(auditors=3, eligible=99, stake=99, is_last=False, claim=root, stop=None)
     while (finding := EXACT.decide(votes, quorum)) is None:
-        later = answer(root, EXACT.digest(sha256(lot).digest(), inner, state))
+        earlier, own = EXACT.digests([lot, sha256(lot).digest()], inner, state)
+        later = answer(root, own, earlier)
         votes += [Vote(2, 1, later)] * EXACT.count_wanted(votes, quorum)
-    return EXACT.judge(votes, finding)[seats - 1]
+    return EXACT.judge(votes, finding, False)[seats - 1]
 
 
 def is_copy_refused(lot: bytes) -> bool:

@@ -81,10 +81,10 @@ def test_code_in_a_checkpoint_runs_in_the_baseline_only(setting: Setting) -> Non
     assert pickle.loads(claim.rounds[0].checkpoints[0].file or b"").weights is not None
 
 
-@pytest.mark.parametrize(("seats", "verdict"), [(3, AnswerVerdict.UNKNOWN), (4, AnswerVerdict.REFUTED)])
-def test_a_lazy_seat_is_never_right(seats: int, verdict: AnswerVerdict) -> None:
+@pytest.mark.parametrize("seats", [2, 3, 4])
+def test_a_lazy_seat_is_refuted(seats: int) -> None:
     for lot in attacks.lots(10, "lazy"):
-        assert verdict_on(lot, seats) is verdict
+        assert verdict_on(lot, seats) is AnswerVerdict.REFUTED
         assert is_copy_refused(lot)
 
 

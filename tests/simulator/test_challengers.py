@@ -17,10 +17,10 @@ SHAPE = Shape(orders=6, spread=20, providers=21)
 
 
 def played(*challengers: ChallengerPlan, seed: int = 1) -> tuple[World, list[Dispute]]:
-    """Play a market with challengers, in which all others are honest."""
+    """Play a market with challengers, and return it with the challenges; in a stand a provider asks about its share."""
     world = World(replace(make_market(seed, SHAPE), challengers=challengers))
     world.run()
-    return world, list(DISPUTES.scan(world.chain.overlay()))
+    return world, [dispute for dispute in DISPUTES.scan(world.chain.overlay()) if dispute.share is None]
 
 
 def test_who_looks_at_right_rounds_challenges_nothing() -> None:

@@ -81,9 +81,9 @@ def test_who_comes_later_is_measured_admitted_and_given_work() -> None:
     assert any(provider.shares_accepted for provider in later)
 
 
-def test_a_round_of_some_hundred_slots_closes_in_parts() -> None:
+def test_a_round_of_more_than_a_hundred_slots_closes_in_parts() -> None:
     """Validators crash, messages get lost, and each share is accepted once all the same."""
-    slots = 260
+    slots = 140
     setup = make_setup(5, Kind.HONEST, Shape(orders=1, spread=1))
     # No provider is a newcomer for long: one slot after the other would take longer than the order may.
     used = setup.params.replace(newcomer_slots=slots, progress_base=600)

@@ -583,14 +583,15 @@ class Market:
         found = []
         for number in panel.undecided if places is None else places:
             place, made = panel.places[number], digest("work", panel.seed, number)
+            earlier = tuple(digest("work", seed, number) for seed in panel.earlier_seeds)
             if place.stops:
                 ref = ShareRef(place.place.slot, place.place.issue)
                 trace = self.traces.get((order_id, panel.leg, round, ref))
                 step = stop_step(self.order(order_id).terms, round, place.place, trace.roots if trace else None)
-                found.append(SeatAnswer(number, AnswerKind.STOPPED, b"", made, step))
+                found.append(SeatAnswer(number, AnswerKind.STOPPED, b"", made, step, earlier))
             else:
                 root = self.right_root(order_id, round, place.place)
-                found.append(SeatAnswer(number, AnswerKind.FINISHED, root, made, 0))
+                found.append(SeatAnswer(number, AnswerKind.FINISHED, root, made, 0, earlier))
         return tuple(found)
 
     def leaves(self, order_id: bytes, round: int = 0) -> tuple[ShownLeaf, ...]:

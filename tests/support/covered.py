@@ -60,7 +60,14 @@ class CoverMarket(Market):
 
     def _wrong_at(self, order_id: bytes, round: int, number: int) -> tuple[SeatAnswer, ...]:
         return tuple(
-            replace(answer, root=digest("elsewhere"), digest=digest("other work")) if answer.place == number else answer
+            replace(
+                answer,
+                root=digest("elsewhere"),
+                digest=digest("other work"),
+                earlier=(digest("other work"),) * len(answer.earlier),
+            )
+            if answer.place == number
+            else answer
             for answer in self.answers(order_id, round)
         )
 
@@ -100,7 +107,8 @@ class CoverMarket(Market):
                 root = update_claim(roots.update_root, roots.local_out, roots.metrics)
             else:
                 root = leaves[place.segment].boundary_root
-            found.append(SeatAnswer(number, AnswerKind.FINISHED, root, digest("work", panel.seed, number), 0))
+            made, *earlier = (digest("work", seed, number) for seed in (panel.seed, *panel.earlier_seeds))
+            found.append(SeatAnswer(number, AnswerKind.FINISHED, root, made, 0, tuple(earlier)))
         return tuple(found)
 
     def _answer(self, key: PanelKey, panel: Panel, answers: tuple[SeatAnswer, ...]) -> None:

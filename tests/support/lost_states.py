@@ -72,7 +72,8 @@ def panel_of(market: Market, order_id: bytes) -> Panel:
 
 def fetched(_: Market, panel: Panel) -> SeatAnswer:
     """Return the answer of a seat that fetched the states."""
-    return SeatAnswer(0, AnswerKind.FINISHED, panel.places[0].claim, digest("states", panel.seed), 0)
+    made, *earlier = (digest("states", seed) for seed in (panel.seed, *panel.earlier_seeds))
+    return SeatAnswer(0, AnswerKind.FINISHED, panel.places[0].claim, made, 0, tuple(earlier))
 
 
 def missing(_: Market, __: Panel) -> SeatAnswer:

@@ -280,7 +280,7 @@ class ReplayPlace:
     seat: SeatKey
     index: int
     place: AuditPlace
-    seed: bytes  # seed of the panel's stage
+    seeds: tuple[bytes, ...]  # seeds of the panel's stages; the last is that of the seat's stage
     winner: str
     shares: tuple[Share, ...]
     global_in: bytes
@@ -315,7 +315,7 @@ class RebuildChunk:
     index: int
     chunk: int
     asked: SealedState
-    seed: bytes  # seed of the panel's stage
+    seeds: tuple[bytes, ...]  # seeds of the panel's stages; the last is that of the seat's stage
     tier: str  # the leg's tier
 
 
@@ -336,7 +336,7 @@ class FindResult:
     layout: ChunkLayout
     root: bytes
     roots: tuple[bytes, ...]
-    seed: bytes  # seed of the panel's stage
+    seeds: tuple[bytes, ...]  # seeds of the panel's stages; the last is that of the seat's stage
     until: int
     tier: str  # the leg's tier
 
@@ -361,7 +361,7 @@ class FindStates:
     sources: tuple[str, ...]
     roots: tuple[bytes, ...]
     sizes: tuple[int, ...]
-    seed: bytes  # seed of the panel's stage
+    seeds: tuple[bytes, ...]  # seeds of the panel's stages; the last is that of the seat's stage
     until: int
     tier: str  # the leg's tier
 

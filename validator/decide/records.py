@@ -321,6 +321,18 @@ class Recomputed:
     root: bytes = b""
     digest: bytes = b""
     step: int = 0
+    earlier: tuple[bytes, ...] = ()
+
+
+def finished(root: bytes, digests: Sequence[bytes]) -> Recomputed:
+    """Return the result of a place with a root. The last of the ``digests`` is of the seat's stage."""
+    return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digests[-1], earlier=tuple(digests[:-1]))
+
+
+def stopped(digests: Sequence[bytes], step: int = 0) -> Recomputed:
+    """Return the result of a place at which the job stopped. The last of the ``digests`` is of the seat's stage."""
+    kind = AnswerKind.STOPPED
+    return Recomputed(fault="", kind=kind, root=b"", digest=digests[-1], step=step, earlier=tuple(digests[:-1]))
 
 
 @dataclass(frozen=True, slots=True)

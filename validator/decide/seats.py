@@ -213,7 +213,7 @@ def _steps(
                 index=index,
                 chunk=asked.place.chunk,
                 asked=_sealed_state(asked.place.chunk, subject, look.chain_id),
-                seed=duty.seed,
+                seeds=duty.seeds,
                 tier=subject.tier,
             )
             steps.append(rebuild)
@@ -224,7 +224,7 @@ def _steps(
                 seat=key,
                 index=index,
                 place=asked.place,
-                seed=duty.seed,
+                seeds=duty.seeds,
                 winner=winner,
                 shares=shares,
                 global_in=subject.round.global_in,
@@ -251,7 +251,7 @@ def _find_states(
         sources=tuple(name for name in dict.fromkeys(names) if name != look.me),
         roots=tuple(dict.fromkeys((subject.round.next_root, *locals_))),
         sizes=(terms.global_bytes, terms.local_bytes),
-        seed=duty.seed,
+        seeds=duty.seeds,
         until=until,
         tier=subject.tier,
     )
@@ -273,7 +273,7 @@ def _find_result(
         layout=chunk_layout(subject.terms, len(closed.shares)),
         root=closed.ciphertext_root,
         roots=(closed.next_root, *locals_),
-        seed=duty.seed,
+        seeds=duty.seeds,
         until=until,
         tier=subject.tier,
     )
@@ -553,7 +553,12 @@ def _answer(
     if place.found is not None:
         result = place.found
         return SeatAnswer(
-            place=asked.number, kind=result.kind, root=result.root, digest=result.digest, step=result.step
+            place=asked.number,
+            kind=result.kind,
+            root=result.root,
+            digest=result.digest,
+            step=result.step,
+            earlier=result.earlier,
         )
     unavailable = SeatAnswer(place=asked.number, kind=AnswerKind.UNAVAILABLE, root=place.lacking, digest=b"", step=0)
     if place.unavailable:

@@ -162,7 +162,7 @@ class Watcher:
             opening,
             files,
             global_in=closed.global_in,
-            seed=_SEED,
+            seeds=(_SEED,),
             engine=self.engine,
         )
         found = self.run(audit.function, audit.request)

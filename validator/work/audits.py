@@ -40,13 +40,13 @@ def make_audit(
     files: PlaceFiles,
     *,
     global_in: bytes,
-    seed: bytes,
+    seeds: tuple[bytes, ...],
     engine: Engine,
 ) -> Audit:
     """Return the function and the request that recompute a place.
 
     ``shares`` has the share of the place or, for an aggregation, all shares of the round in slot order. ``global_in``
-    is the root of the global state before the round. ``seed`` goes into the digest of the answer.
+    is the root of the global state before the round. ``seeds`` go into the digests of the answer.
     """
     checks = checks_of(tier)
     if place.kind is AuditKind.AGGREGATION:
@@ -57,7 +57,7 @@ def make_audit(
         )
         start = RootedFile(files.states[0].global_state, global_in)
         aggregation = AggregationAudit(
-            directory=files.directory, opening=start, updates=updates, seed=seed, engine=engine
+            directory=files.directory, opening=start, updates=updates, seeds=seeds, engine=engine
         )
         return Audit(checks.recompute_aggregation, aggregation)
     (share,) = shares
@@ -66,7 +66,7 @@ def make_audit(
             directory=files.directory,
             round_opening=RootedFile(files.states[0].global_state, global_in),
             closing=OpenedStates(files.states[1], opening.states[1].metrics, opening.leaves[-1].boundary_root),
-            seed=seed,
+            seeds=seeds,
             engine=engine,
         )
         return Audit(checks.recompute_update, update)
@@ -79,7 +79,7 @@ def make_audit(
         part=RoundSlot(share.claim.round, share.claim.slot),
         index=place.segment,
         start=OpenedStates(files.states[0], opening.states[0].metrics, start_root),
-        seed=seed,
+        seeds=seeds,
         engine=engine,
     )
     return Audit(checks.recompute_segment, segment)

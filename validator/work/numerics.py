@@ -11,7 +11,6 @@ from hashlib import sha256
 from pathlib import Path
 
 from domain.market.records import JobTerms
-from domain.proof.records import AnswerKind
 from pol.errors import (
     AggregationFailed,
     JobError,
@@ -31,7 +30,7 @@ from pol.state.stored import StoredState, file_root
 from pol.values import TensorSpec
 from pol.work.aggregation import aggregate_part
 from pol.work.probe import work_pieces
-from validator.decide.records import Recomputed, Sizes
+from validator.decide.records import Recomputed, Sizes, finished
 from validator.work.loaded import backend_of, job_in, open_states
 from validator.work.requests import (
     ChunkedFile,
@@ -138,8 +137,7 @@ def holds_state(path: Path, specs: Sequence[TensorSpec], root: bytes) -> bool:
 
 def digest_states(asked: StatesDigest) -> Recomputed:
     """Return the answer of a seat that has all states of a round: the first root, and a digest over all bytes."""
-    digest = tier_named(asked.tier).digest(asked.seed, (), _read_pieces(asked.paths))
-    return Recomputed(fault="", kind=AnswerKind.FINISHED, root=asked.root, digest=digest)
+    return finished(asked.root, tier_named(asked.tier).digests(asked.seeds, (), _read_pieces(asked.paths)))
 
 
 def has_chunks(asked: ChunkedFile) -> bool:

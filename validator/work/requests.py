@@ -43,7 +43,7 @@ class StatesDigest:
 
     paths: tuple[Path, ...]
     root: bytes
-    seed: bytes
+    seeds: tuple[bytes, ...]
     tier: str
 
 
@@ -142,13 +142,13 @@ class RoundAggregation:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAudit:
-    """A seat's request to replay a drawn segment. ``seed`` is the seed of the panel's stage."""
+    """A seat's request to replay a drawn segment. ``seeds`` are those of the panel's stages so far."""
 
     directory: Path
     part: RoundSlot
     index: int
     start: OpenedStates
-    seed: bytes
+    seeds: tuple[bytes, ...]
     engine: Engine
 
 
@@ -159,7 +159,7 @@ class UpdateAudit:
     directory: Path
     round_opening: RootedFile
     closing: OpenedStates
-    seed: bytes
+    seeds: tuple[bytes, ...]
     engine: Engine
 
 
@@ -170,7 +170,7 @@ class AggregationAudit:
     directory: Path
     opening: RootedFile
     updates: tuple[RootedFile, ...]
-    seed: bytes
+    seeds: tuple[bytes, ...]
     engine: Engine
 
 

@@ -58,7 +58,7 @@ class ResultFinder:
             return FIND_RETRY_SECONDS
         self.ledger.change_seat(action.seat, lambda now: blob_awaited(now, action.index, b""))
         path = self.blobs.path(sealed.blob.sha256)
-        request = StatesDigest(paths=(path,), root=action.root, seed=action.seed, tier=action.tier)
+        request = StatesDigest(paths=(path,), root=action.root, seeds=action.seeds, tier=action.tier)
         try:
             result = self.run(self._seconds(action), numerics.digest_states, request)
         except PoolError as error:

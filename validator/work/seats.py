@@ -18,7 +18,6 @@ from typing import Protocol, TypeVar
 
 from chain.client.client import TxReceipt
 from domain.proof.messages import MsgRevealAnswer
-from domain.proof.records import AnswerKind
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
@@ -28,7 +27,7 @@ from pol.executor.names import Engine
 from pol.rules.tiers.table import tier_named
 from pol.work.executor import PoolError
 from validator.decide import actions as do
-from validator.decide.records import Recomputed, SeatKey
+from validator.decide.records import Recomputed, SeatKey, finished
 from validator.decide.seats import (
     blob_awaited,
     job_loaded,
@@ -201,7 +200,7 @@ class Auditor:
             opening,
             PlaceFiles(directory, states, sent),
             global_in=action.global_in,
-            seed=action.seed,
+            seeds=action.seeds,
             engine=self.engine,
         )
         result = self._run(action, audit.function, audit.request)
@@ -215,8 +214,7 @@ class Auditor:
             return
         try:
             root = rebuild_root(action.asked, action.chunk, opening.chunk)
-            digest = tier_named(action.tier).digest(action.seed, (), (opening.chunk.data,))
-            result = Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+            result = finished(root, tier_named(action.tier).digests(action.seeds, (), (opening.chunk.data,)))
         except HandoverError as error:
             result = Recomputed(fault=str(error))
         self.ledger.change_seat(action.seat, lambda now: place_recomputed(now, action.index, result))

@@ -152,7 +152,7 @@ class StatesFinder:
         if paths is None:
             return FIND_RETRY_SECONDS
         ledger.change_seat(action.seat, lambda now: blob_awaited(now, action.index, b""))
-        request = StatesDigest(paths=tuple(paths), root=action.roots[0], seed=action.seed, tier=action.tier)
+        request = StatesDigest(paths=tuple(paths), root=action.roots[0], seeds=action.seeds, tier=action.tier)
         seconds = max(LEAST_SECONDS, float(action.until - self.clock()))
         try:
             result = self.run(seconds, numerics.digest_states, request)

@@ -17,7 +17,6 @@ from threading import Event
 from typing import Any, TypeVar, cast
 
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AnswerKind
 from pol.errors import AggregationFailed, ReplayError, StateError, StepFailed, UpdateFailed
 from pol.executor.names import Engine
 from pol.machines.form import CLOSE, OUTER, Shape, check_device, number_of, spec_here
@@ -34,7 +33,7 @@ from pol.work.executor import Ended, Executor, address_of
 from pol.work.places import boundary_step, check_segment
 from pol.work.replayer import Lane, Replayer, start_replayer
 from pol.work.trials import Trial
-from validator.decide.records import Recomputed, ReplayOutcome
+from validator.decide.records import Recomputed, ReplayOutcome, finished, stopped
 from validator.work import numerics
 from validator.work.checks import exact
 from validator.work.requests import (
@@ -132,11 +131,13 @@ class Together:
                 update_root, local_root = group.make(CLOSE, _reads(opening.path, asked.closing))
                 self._watch(group)
             except UpdateFailed:
-                digest = EXACT.digest(asked.seed, (), chain(*map(_bytes_of, (files.global_state, files.local_state))))
-                return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
-            digest = EXACT.digest(asked.seed, (), chain(group.made(0), group.made(1)))
+                digests = EXACT.digests(
+                    asked.seeds, (), chain(_bytes_of(files.global_state), _bytes_of(files.local_state))
+                )
+                return stopped(digests)
+            digests = EXACT.digests(asked.seeds, (), chain(group.made(0), group.made(1)))
         root = update_claim(update_root, local_root, asked.closing.metrics)
-        return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+        return finished(root, digests)
 
     def recompute_aggregation(self, asked: AggregationAudit, ends: float, stop: Event) -> Recomputed:
         """Recompute a global state as a seat does; see :func:`validator.work.checks.exact.recompute_aggregation`."""
@@ -153,10 +154,10 @@ class Together:
                 (root,) = group.make(OUTER, reads)
                 self._watch(group)
             except AggregationFailed:
-                digest = EXACT.digest(asked.seed, (), _bytes_of(asked.opening.path))
-                return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
-            digest = EXACT.digest(asked.seed, (), group.made(0))
-        return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+                digests = EXACT.digests(asked.seeds, (), _bytes_of(asked.opening.path))
+                return stopped(digests)
+            digests = EXACT.digests(asked.seeds, (), group.made(0))
+        return finished(root, digests)
 
     def check_stop(self, asked: StopCheck, ends: float, stop: Event) -> ReplayOutcome:
         """Check that the job stops itself in a share; see :func:`validator.work.checks.exact.check_stop`."""
@@ -199,10 +200,10 @@ class Together:
                 root = group.run_segment(asked.part, asked.index, follow=follow).root
                 self._watch(group)
             except StepFailed as error:
-                digest = EXACT.digest(asked.seed, inner, chain(*group.states()))
-                return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest, step=error.step)
-            digest = EXACT.digest(asked.seed, inner, chain(*group.states()))
-        return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+                digests = EXACT.digests(asked.seeds, inner, chain(*group.states()))
+                return stopped(digests, error.step)
+            digests = EXACT.digests(asked.seeds, inner, chain(*group.states()))
+        return finished(root, digests)
 
     def recompute_states(self, asked: StatesReplay, ends: float, stop: Event) -> numerics.Written | None:
         """Replay some segments, and write the states; see :func:`validator.work.numerics.recompute_states`."""

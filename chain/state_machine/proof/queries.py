@@ -119,6 +119,7 @@ def _panel_duty(store: Overlay, name: str, key: PanelKey) -> PanelDuty:
         reveals_end=panel.reveals_end,
         commitment=seat.commitment,
         dispute=key.dispute,
+        earlier_seeds=panel.earlier_seeds,
     )
 
 

@@ -120,6 +120,7 @@ def apply_reveal(
                 root=answer.root,
                 digest=answer.digest,
                 step=answer.step,
+                earlier=answer.earlier,
             )
         )
     places = list(panel.places)
@@ -326,7 +327,8 @@ def _judge_seats(order: Order, leg: Leg, panel: Panel, seats: list[PanelSeat]) -
         asked = [seat for seat in seats if number in seat.places]
         # A place whose appeal is not decided has no ruling.
         finding = place.finding if place.ruling is not Ruling.OPEN else None
-        for seat, found in zip(asked, tier.judge(get_votes(asked, number), finding), strict=True):
+        decided_last = panel.is_last and place.stage == panel.stage
+        for seat, found in zip(asked, tier.judge(get_votes(asked, number), finding, decided_last), strict=True):
             verdict = verdicts[seat.number]
             if found is AnswerVerdict.RIGHT:
                 verdict.earned += cost

@@ -99,6 +99,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         PanelStep.DRAW,
         stage=subject.stage,
         seed=seed("panel/digest", subject.id, beacon),
+        earlier_seeds=(*panel.earlier_seeds, panel.seed) if panel.stage else (),
         commits_end=commits_end,
         reveals_end=commits_end + (reveal_seconds(order.params) if count else 0),
         is_last=drawn.is_last,

@@ -14,10 +14,10 @@ from domain.keys import PanelKey
 from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
-from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer
+from domain.proof.records import AuditKind, Panel, PanelSeat, SeatAnswer
 from link.handover import seal_chunk
 from link.types import AuditOpening, BlobRef, ChunkOpening, not_ready
-from localnet.simulator.behaviours import Asked
+from localnet.simulator.behaviours import Asked, say
 from localnet.simulator.chain import LiveChain
 from localnet.simulator.memory_chain import digest
 from localnet.simulator.replay import recompute, stop_step_of
@@ -25,7 +25,17 @@ from localnet.simulator.training import LOCAL_CHUNK
 from pol.rules.panels import place_work
 from validator.decide import actions as do
 from validator.decide.actions import Action
-from validator.decide.records import FoundResult, LegKey, LocalSeat, Recomputed, SealedResult, SeatKey, Sizes, new_order
+from validator.decide.records import (
+    FoundResult,
+    LegKey,
+    LocalSeat,
+    Recomputed,
+    SealedResult,
+    SeatKey,
+    Sizes,
+    finished,
+    new_order,
+)
 from validator.decide.retention import needed_blobs
 from validator.decide.seats import (
     blob_awaited,
@@ -252,12 +262,11 @@ class Auditor:
         known = {state.root: state for states in lists for state in states or ()}
         if not record.rounds:  # the leg is another validator's
             daemon.records[key] = replace(record, fetched=tuple(known[root] for root in sorted(action.roots)))
-        made = digest("states", action.seat.panel, action.seed)
-        found = Recomputed(fault="", kind=AnswerKind.FINISHED, root=action.roots[0], digest=made)
+        found = finished(action.roots[0], [digest("states", action.seat.panel, seed) for seed in action.seeds])
         subject = self._subjects.get(action.seat)
         winner = subject.validator if subject is not None else ""
         asked = Asked(winner=winner, claimed=action.roots[0], step=0, said=self._said(action.seat, 0))
-        says = daemon.behaviour.says(daemon, asked, found)
+        says = say(daemon, asked, found)
         self._change(action.seat, partial(place_recomputed, index=action.index, found=says))
         daemon.wake()
 
@@ -278,12 +287,11 @@ class Auditor:
             sealed = SealedResult(ciphertext_root=action.root, blob=BlobRef(action.root, 1), leaves=(), state_leaves=())
             results = (*record.results, FoundResult(where.round, sealed))
             daemon.records[key] = replace(record, results=results)
-        made = digest("result", action.seat.panel, action.seed)
-        found = Recomputed(fault="", kind=AnswerKind.FINISHED, root=action.root, digest=made)
+        found = finished(action.root, [digest("result", action.seat.panel, seed) for seed in action.seeds])
         subject = self._subjects.get(action.seat)
         winner = subject.validator if subject is not None else ""
         asked = Asked(winner=winner, claimed=action.root, step=0, said=self._said(action.seat, 0))
-        says = daemon.behaviour.says(daemon, asked, found)
+        says = say(daemon, asked, found)
         self._change(action.seat, partial(place_recomputed, index=action.index, found=says))
         daemon.wake()
 
@@ -299,16 +307,9 @@ class Auditor:
         winner = world.validators[subject.validator]
         right = seal_chunk(asked.handover, action.chunk, LOCAL_CHUNK, asked.order_key, winner.secret)
         root = asked.root if right.leaf == opening.chunk.leaf else digest("rebuilt", asked.root, action.chunk)
-        found = Recomputed(
-            fault="",
-            kind=AnswerKind.FINISHED,
-            root=root,
-            digest=digest("work", action.seat.panel, action.chunk, action.seed),
-        )
+        found = finished(root, [digest("work", action.seat.panel, action.chunk, seed) for seed in action.seeds])
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        found = self.daemon.behaviour.says(
-            self.daemon, Asked(winner=subject.validator, claimed=asked.root, step=0, said=said), found
-        )
+        found = say(self.daemon, Asked(winner=subject.validator, claimed=asked.root, step=0, said=said), found)
         self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
 
     def _recomputed(self, seat: LocalSeat, action: do.ReplayPlace) -> Recomputed:
@@ -316,14 +317,13 @@ class Auditor:
         daemon, place, round = self.daemon, action.place, action.seat.round
         opening, job = seat.places[action.index].opening, daemon.world.job(action.seat.order_id)
         assert opening is not None
-        made = digest("work", action.seat.panel, place, action.seed)
+        made = [digest("work", action.seat.panel, place, seed) for seed in action.seeds]
         found = recompute(job, round, place, opening, action.shares, action.global_in, made)
         subject = self._subjects.get(action.seat)
         claimed = get_claim(subject.round, action.shares, place, opening) if subject is not None else found.root
         said = self._said(action.seat, seat.duty.places[action.index].number)
-        says = daemon.behaviour.says(
-            daemon, Asked(winner=action.winner, claimed=claimed, step=stop_step_of(job, round, place), said=said), found
-        )
+        asked = Asked(winner=action.winner, claimed=claimed, step=stop_step_of(job, round, place), said=said)
+        says = say(daemon, asked, found)
         if says is found:  # who says something else need not compute it
             daemon.worked += place_work(job.terms, place.kind)
         return says

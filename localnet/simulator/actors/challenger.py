@@ -146,7 +146,7 @@ class ChallengerActor:
             # Such an opening is as good as none, and brings no reward.
             return
         own = shares_of(shares, place)
-        result = recompute(self.world.job(key.order_id), key.round, place, opening, own, closed.global_in, b"")
+        result = recompute(self.world.job(key.order_id), key.round, place, opening, own, closed.global_in, [b""])
         finding, claim = to_finding(result), get_claim(closed, shares, place, opening)
         stop = find_stop(on_chain, closed, shares, place)
         if not agrees(leg.tier, finding, claim, stop):

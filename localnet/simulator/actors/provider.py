@@ -455,7 +455,7 @@ class ProviderActor:
     def _habit(self, key: ShareKey) -> str:
         """Return the habit of a share, which is the same in each life."""
         if key not in self.habits:
-            self.habits[key] = self.behaviour.habit(key)
+            self.habits[key] = self.behaviour.habit(self, key)
             self.world.trainers[key] = self.me
         return self.habits[key]
 

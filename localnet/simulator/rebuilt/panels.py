@@ -112,10 +112,12 @@ def _(change: StageOpened, books: Rebuilt) -> None:
             answers=(),
             revealed=False,
         )
+    known = books.panels[key]
     books.change_panel(
         key,
         stage=change.stage,
         seed=change.seed,
+        earlier_seeds=(*known.earlier_seeds, known.seed) if known.stage else (),
         commits_end=change.commits_end,
         reveals_end=change.reveals_end,
         is_last=change.is_last,
@@ -147,7 +149,14 @@ def _(change: AnswerCommitted, books: Rebuilt) -> None:
 def _(change: AnswerRevealed, books: Rebuilt) -> None:
     known = books.seat_of(change.panel, change.auditor).answers
     kind = AnswerKind(change.kind)
-    answer = SeatAnswer(place=change.place, kind=kind, root=change.root, digest=change.digest, step=change.step)
+    answer = SeatAnswer(
+        place=change.place,
+        kind=kind,
+        root=change.root,
+        digest=change.digest,
+        step=change.step,
+        earlier=change.earlier,
+    )
     books.change_seat(change.panel, change.auditor, answers=(*known, answer))
 
 

@@ -17,6 +17,7 @@ from domain.proof.messages import MsgIncludeShare
 from domain.proof.queries import SeatsRequest
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
+from localnet.simulator.actors.provider import ProviderActor
 from localnet.simulator.actors.validator import ValidatorActor
 from localnet.simulator.behaviours import Accomplice, Asked, HonestProvider, HonestValidator
 from localnet.simulator.memory_chain import CHAIN_ID, digest, pub_key, sign
@@ -42,7 +43,7 @@ class Trains(HonestProvider):
     instead: Callable[[Job], Job]
     honest: bool = False
 
-    def habit(self, key: ShareKey) -> str:
+    def habit(self, actor: ProviderActor, key: ShareKey) -> str:
         return "swapped"
 
     def job(self, job: Job) -> Job:

@@ -1,6 +1,6 @@
 """Answers of a seat: the digest of a recomputed place, and the commitment that the seat sends first."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from hashlib import sha256
 
 from domain.hashing import encode_fields, hash_fields, u32, u64
@@ -8,10 +8,12 @@ from domain.keys import PanelKey
 from domain.proof.records import AnswerKind, Finding, SeatAnswer
 
 
-def answer_digest(seed: bytes, inner_roots: Iterable[bytes], state: Iterable[bytes | memoryview]) -> bytes:
-    """Return the digest of an answer.
+def answer_digests(
+    seeds: Sequence[bytes], inner_roots: Iterable[bytes], state: Iterable[bytes | memoryview]
+) -> tuple[bytes, ...]:
+    """Return the digest of an answer for the seed of each stage so far.
 
-    It is a hash of the stage's seed, the roots inside the place, and the recomputed state.
+    A digest is a hash of a stage's seed, the roots inside the place, and the recomputed state.
 
     ``inner_roots`` are the boundary roots after each inner step of a segment; an update or aggregation has none.
     ``state`` holds the canonical bytes of the recomputed state, in any pieces:
@@ -23,10 +25,12 @@ def answer_digest(seed: bytes, inner_roots: Iterable[bytes], state: Iterable[byt
 
     Before the seed is drawn, no one can compute the digest, and no trace contains it.
     """
-    digest = sha256(encode_fields("assay/panel/digest", seed, b"".join(inner_roots)))
+    inner = b"".join(inner_roots)
+    digests = [sha256(encode_fields("assay/panel/digest", seed, inner)) for seed in seeds]
     for piece in state:
-        digest.update(piece)
-    return digest.digest()
+        for digest in digests:
+            digest.update(piece)
+    return tuple(digest.digest() for digest in digests)
 
 
 def answer_commitment(
@@ -49,6 +53,7 @@ def answer_commitment(
             answer.root,
             answer.digest,
             u64(answer.step),
+            *answer.earlier,
         )
         for answer in answers
     ]

@@ -14,7 +14,7 @@ from escrow.settle import audit_fee
 from pol.rules.lots import draw_duty_segments
 from pol.rules.panels import audit_floor, draw_places, is_eligible, place_cost
 from pol.rules.schedule import served_terms, share_segments
-from pol.rules.tiers.answers import answer_commitment, answer_digest
+from pol.rules.tiers.answers import answer_commitment, answer_digests
 from pol.rules.tiers.tier import Description, Tier
 from pol.rules.tiers.votes import Counted, count_wanted, decide, judge, rule
 
@@ -90,7 +90,7 @@ EXACT = Tier(
     draw_places=draw_places,
     draw_duty=draw_duty,
     may_sit=may_sit,
-    digest=answer_digest,
+    digests=answer_digests,
     commitment=answer_commitment,
     decide=partial(decide, COUNTED),
     judge=partial(judge, COUNTED),

@@ -86,13 +86,14 @@ class Tier:
 
     Answers:
 
-    - ``digest(seed, inner_roots, state)``: the digest of a recomputed place.
+    - ``digests(seeds, inner_roots, state)``: the digest of a recomputed place for each seed.
     - ``commitment(chain_id, round, stage, auditor, salt, answers)``: the commitment of a seat to its answers.
 
     Rulings:
 
     - ``decide(votes, quorum)``: the finding that is decided for a place, or None.
-    - ``judge(votes, finding)``: the verdict on each seat that follows from the decided finding.
+    - ``judge(votes, finding, is_last)``: the verdict on each seat that follows from the decided finding. ``is_last`` is
+      true if the last stage decided it.
     - ``count_wanted(votes, quorum)``: the new seats that an undecided place needs in the next stage.
     - ``rule(finding, claim, stop)``: the ruling on the root that the chain has, given the finding.
     - ``is_same_share(rejected, accepted)``: whether the commitment of a rejected share is equivalent to the commitment
@@ -120,10 +121,10 @@ class Tier:
     draw_places: Callable[[bytes, Sequence[ShareExtent], int, AuditPlace | None], tuple[AuditPlace, ...]]
     draw_duty: Callable[[bytes, JobTerms, bool, OrderParams], tuple[int, ...]]
     may_sit: Callable[[Order, int, int], bool]
-    digest: Callable[[bytes, Iterable[bytes], Iterable[bytes | memoryview]], bytes]
+    digests: Callable[[Sequence[bytes], Iterable[bytes], Iterable[bytes | memoryview]], tuple[bytes, ...]]
     commitment: Callable[[str, PanelKey, int, str, bytes, Iterable[SeatAnswer]], bytes]
     decide: Callable[[Sequence[Vote], Quorum], Finding | None]
-    judge: Callable[[Sequence[Vote], Finding | None], tuple[AnswerVerdict, ...]]
+    judge: Callable[[Sequence[Vote], Finding | None, bool], tuple[AnswerVerdict, ...]]
     count_wanted: Callable[[Sequence[Vote], Quorum], int]
     rule: Callable[[Finding | None, bytes, int | None], Ruling]
     is_same_share: Callable[[bytes, bytes], bool]

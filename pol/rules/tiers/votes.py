@@ -27,6 +27,15 @@ class Counted:
         """Return the relevant parts of an answer's finding and of its digest."""
         return self.finding(finding_of(answer)), self.digest(answer.digest)
 
+    def digest_of(self, vote: Vote, stage: int) -> bytes | None:
+        """Return the relevant parts of a vote's digest for the seed of a stage, or None if the vote has none."""
+        if vote.answer is None:
+            return None
+        if stage == vote.stage:
+            return self.digest(vote.answer.digest)
+        earlier = vote.answer.earlier
+        return self.digest(earlier[stage - 1]) if stage <= len(earlier) else None
+
     def agree(self, one: Finding, other: Finding) -> bool:
         """Return whether two findings agree, that is, whether their relevant parts are equal."""
         return self.finding(one) == self.finding(other)
@@ -42,8 +51,8 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
     that contradicts the chain needs more than two thirds of these seats. It also needs more than two thirds of the
     seats that revealed in each of the last two stages. So one stage alone never decides against the chain. In both
     cases at least ``auditors`` seats must have given the finding, or all ``eligible`` validators if these are fewer.
-    Within a stage, seats are counted together only if their digests agree as well. If several findings agree, the first
-    of them is returned.
+    Within a stage, seats are counted together only if their digests agree as well. Nothing is decided before it is
+    clear which digest of each stage is right. If several findings agree, the first of them is returned.
     """
     if quorum.is_last:
         stakes = _count(counted, votes, by_stake=True)
@@ -60,7 +69,7 @@ def decide(counted: Counted, votes: Sequence[Vote], quorum: Quorum) -> Finding |
         else:
             last = _stages(votes)[-2:]
             decided = most and len(last) == 2 and all(_has_most(counted, finding, stage) for stage in last)
-        if decided:
+        if decided and AnswerVerdict.UNKNOWN not in judge(counted, votes, finding, is_last=False):
             return finding
     return None
 
@@ -92,49 +101,54 @@ def is_unserved(votes: Sequence[Vote]) -> bool:
     return len(last) == 2 and all(stage and all(map(_abstains, stage)) for stage in last)
 
 
-def judge(counted: Counted, votes: Sequence[Vote], decided: Finding | None) -> tuple[AnswerVerdict, ...]:
+def judge(counted: Counted, votes: Sequence[Vote], decided: Finding | None, is_last: bool) -> tuple[AnswerVerdict, ...]:
     """Return the verdict on each seat's answer, in the order of ``votes``.
 
-    ``decided`` is the finding that was decided for the place. An answer with the decided finding is right if more than
-    two thirds of the answers with this finding in its stage have its digest. A seat could copy the root from a trace,
-    but it cannot copy the digest. If the place was ``unavailable`` or not decided, no answer is refuted. In this case,
-    an answer is right if at least one other seat of its stage recomputed the place, and all seats that did so gave the
-    same answer.
+    ``decided`` is the finding that was decided for the place, and ``is_last`` is true if the last stage decided it. An
+    answer with the decided finding is right if it has the right digest for the seed of its own stage, and for those of
+    earlier stages. A seat could copy the root from a trace, and the digests of earlier stages from other seats, but it
+    cannot copy the digest of its own stage. If the place was ``unavailable`` or not decided, no answer is refuted. In
+    this case, an answer is right if at least one other seat of its stage recomputed the place, and all seats that did
+    so gave the same answer.
     """
     if decided is None or decided.kind is AnswerKind.UNAVAILABLE:
         return tuple(_verdict_without(counted, vote, votes, decided) for vote in votes)
-    digests: dict[int, Counter[bytes]] = {}
-    for vote in votes:
-        if vote.answer is not None and counted.agree(finding_of(vote.answer), decided):
-            _, digest = counted.of(vote.answer)
-            digests.setdefault(vote.stage, Counter())[digest] += 1
-    right = {
-        (stage, digest)
-        for stage, counts in digests.items()
-        for digest, count in counts.items()
-        if 3 * count > 2 * counts.total()
-    }
-    settled = {stage for stage, _ in right}
-    return tuple(_verdict(counted, vote, decided, right, settled) for vote in votes)
+    agreeing = [vote for vote in votes if vote.answer is not None and counted.agree(finding_of(vote.answer), decided)]
+    right = _right_digests(counted, agreeing, is_last)
+    return tuple(_verdict(counted, vote, decided, right) for vote in votes)
 
 
-def _verdict(
-    counted: Counted,
-    vote: Vote,
-    decided: Finding,
-    right: set[tuple[int, bytes]],
-    settled: set[int],
-) -> AnswerVerdict:
+def _right_digests(counted: Counted, votes: Sequence[Vote], is_last: bool) -> dict[int, bytes]:
+    """Return the right digest of each stage for which it is clear.
+
+    ``votes`` have the decided finding. The seats of a stage say what its digest is, and so do seats of later stages
+    whose own digest is right. More than two thirds of them must say the same or, if the last stage decided, those with
+    more than half of their stake.
+    """
+    right: dict[int, bytes] = {}
+    for stage in sorted({vote.stage for vote in votes}, reverse=True):
+        counts: Counter[bytes] = Counter()
+        for vote in votes:
+            later = vote.stage > stage and counted.digest_of(vote, vote.stage) == right.get(vote.stage)
+            digest = counted.digest_of(vote, stage) if vote.stage == stage or later else None
+            if digest is not None:
+                counts[digest] += vote.stake if is_last else 1
+        digest, count = counts.most_common(1)[0]
+        if 2 * count > counts.total() if is_last else 3 * count > 2 * counts.total():
+            right[stage] = digest
+    return right
+
+
+def _verdict(counted: Counted, vote: Vote, decided: Finding, right: dict[int, bytes]) -> AnswerVerdict:
     if vote.answer is None:
         return AnswerVerdict.SILENT
     if _abstains(vote):
         return AnswerVerdict.ABSTAINED
-    finding, digest = counted.of(vote.answer)
-    if finding != counted.finding(decided):
+    if not counted.agree(finding_of(vote.answer), decided):
         return AnswerVerdict.REFUTED
-    if (vote.stage, digest) in right:
-        return AnswerVerdict.RIGHT
-    return AnswerVerdict.REFUTED if vote.stage in settled else AnswerVerdict.UNKNOWN
+    if any(counted.digest_of(vote, stage) not in (None, digest) for stage, digest in right.items()):
+        return AnswerVerdict.REFUTED
+    return AnswerVerdict.RIGHT if vote.stage in right else AnswerVerdict.UNKNOWN
 
 
 def _verdict_without(counted: Counted, vote: Vote, votes: Sequence[Vote], decided: Finding | None) -> AnswerVerdict:

@@ -38,7 +38,7 @@ from pol.job.load import load_job
 from pol.rules.commitment import update_claim
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import draw_chunk
-from pol.rules.tiers.answers import answer_digest
+from pol.rules.tiers.answers import answer_digests
 from pol.state.canonical import chunks_of
 from pol.work.aggregation import root_of_parts
 from pol.work.executor import TaskTimeout
@@ -341,7 +341,7 @@ def test_an_honest_round_is_answered_with_the_roots_of_the_chain(setting: Settin
     assert update.root == update_claim(roots.update_root, roots.local_out, roots.metrics)
     assert aggregation.root == setting.next_root
     sent = [path.read_bytes() for path in setting.trained.sent]
-    assert update.digest == answer_digest(SEED, [], sent)
+    assert (update.digest,) == answer_digests([SEED], [], sent)
     assert len({item.digest for item in (segment, update, aggregation)}) == 3
     # Nothing is left behind but the job's directory.
     mine = setting.auditor.blobs

@@ -16,7 +16,7 @@ from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.replay.replay import replay_segment
 from pol.rules.commitment import boundary_root, update_claim
-from pol.rules.tiers.answers import answer_digest
+from pol.rules.tiers.answers import answer_digests
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
 from pol.work.aggregation import root_of_parts
@@ -57,14 +57,16 @@ def holds(opened: requests.OpenedStates) -> bool:
 
 def audit_segment(index: int, start: requests.OpenedStates, *, seed: bytes = SEED, name: str = "numpy") -> Recomputed:
     """Replay a segment as a seat does."""
-    asked = requests.SegmentAudit(directory=JOB, part=PART, index=index, start=start, seed=seed, engine=Engine(name))
+    asked = requests.SegmentAudit(
+        directory=JOB, part=PART, index=index, start=start, seeds=(seed,), engine=Engine(name)
+    )
     return exact.recompute_segment(asked)
 
 
 def audit_aggregation(job: Path, opening: requests.RootedFile, updates: tuple[requests.RootedFile, ...]) -> Recomputed:
     """Aggregate a round as a seat does."""
     asked = requests.AggregationAudit(
-        directory=job, opening=opening, updates=updates, seed=SEED, engine=Engine("numpy")
+        directory=job, opening=opening, updates=updates, seeds=(SEED,), engine=Engine("numpy")
     )
     return exact.recompute_aggregation(asked)
 
@@ -205,7 +207,7 @@ def test_an_update_that_is_not_finite_ends_in_a_reason_and_no_error(
     outcome = check_update(closing, trained.sent, roots, job=outer, opening=opening)
     assert outcome.reason == ShareReason.NOT_FINITE
     known = requests.RootedFile(opening, state_tree(start).root)
-    found = exact.recompute_update(requests.UpdateAudit(outer, known, closing, SEED, Engine("numpy")))
+    found = exact.recompute_update(requests.UpdateAudit(outer, known, closing, (SEED,), Engine("numpy")))
     local = load_job(outer).local_state
     assert found == stopped(0, [], end, local)
 
@@ -295,7 +297,7 @@ def test_a_seat_shows_by_the_digest_that_it_took_every_step(trained: Trained) ->
         inner = step_roots(trained, index)
         assert len(inner) == steps
         pieces = [encode_state(state) for state in trained.states[index + 1]]
-        assert found.digest == answer_digest(SEED, inner, pieces)
+        assert (found.digest,) == answer_digests([SEED], inner, pieces)
         again = audit_segment(index, opened)
         assert again == found
         other = audit_segment(index, opened, seed=digest("another stage"))
@@ -319,7 +321,7 @@ def step_roots(trained: Trained, index: int) -> list[bytes]:
 
 
 def stopped(step: int, inner: list[bytes], *states: State) -> Recomputed:
-    made = answer_digest(SEED, inner, [encode_state(state) for state in states])
+    (made,) = answer_digests([SEED], inner, [encode_state(state) for state in states])
     return Recomputed("", AnswerKind.STOPPED, b"", made, step)
 
 
@@ -349,7 +351,7 @@ def test_validator_and_seat_aggregate_alike(trained: Trained, tmp_path: Path) ->
         requests.RootedFile(other, state_tree(updates[1]).root),
     )
     found = audit_aggregation(JOB, requests.RootedFile(opening, known), sent)
-    answer = answer_digest(SEED, [], [place.read_bytes()])
+    (answer,) = answer_digests([SEED], [], [place.read_bytes()])
     assert found == Recomputed("", AnswerKind.FINISHED, wanted.root, answer)
     for start, claimed in ((bytes(32), root), (known, bytes(32))):
         wrong = (requests.RootedFile(update, claimed),) * 2
@@ -375,16 +377,16 @@ def test_updates_that_lead_to_no_finite_state(outer: Path, tmp_path: Path) -> No
 def test_a_seat_finds_the_update_that_the_validator_finds(trained: Trained) -> None:
     opening = requests.RootedFile(JOB / "global.state", load_job(JOB).job.document.global_root)
     closing = opened_at(trained.paths(N), trained.boundaries[N].metrics, trained.boundaries[N].root)
-    found = exact.recompute_update(requests.UpdateAudit(JOB, opening, closing, SEED, Engine("numpy")))
+    found = exact.recompute_update(requests.UpdateAudit(JOB, opening, closing, (SEED,), Engine("numpy")))
     sent = [path.read_bytes() for path in trained.sent]
-    made = answer_digest(SEED, [], sent)
+    (made,) = answer_digests([SEED], [], sent)
     assert found == Recomputed("", AnswerKind.FINISHED, trained.update().root, made)
     wrong = (
         (replace(opening, root=bytes(32)), closing),
         (opening, replace(closing, root=bytes(32))),
     )
     for start, end in wrong:
-        refused = exact.recompute_update(requests.UpdateAudit(JOB, start, end, SEED, Engine("numpy")))
+        refused = exact.recompute_update(requests.UpdateAudit(JOB, start, end, (SEED,), Engine("numpy")))
         assert refused == Recomputed(NOT_THERE)
 
 

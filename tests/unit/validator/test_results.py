@@ -20,7 +20,7 @@ from link.errors import ClusterError, ClusterErrorKind
 from link.handover import public_point
 from pol.rules.handover import ChunkLayout, HandoverId
 from pol.rules.states import RESULT, STATES, result_number
-from pol.rules.tiers.answers import answer_digest
+from pol.rules.tiers.answers import answer_digests
 from pol.state.canonical import chunks_of
 from tests.unit.validator.support import CHAIN_ID, CONSUMER, ME, ORDER_ID, OTHER, leg, panel, seat
 from tests.unit.validator.test_states import BYTES, FIRST, ROOTS, caller, resumed
@@ -160,7 +160,7 @@ def test_a_seat_fetches_the_result_and_serves_it_to_the_consumer_and_to_other_se
     found = record.places[0].found
     assert found is not None
     assert (found.kind, found.root) == (AnswerKind.FINISHED, sealed.ciphertext_root)
-    assert found.digest == answer_digest(bytes(32), (), [good.ciphertext])
+    assert (found.digest,) == answer_digests([bytes(32)], (), [good.ciphertext])
     # A restart finds it again without any source.
     assert finder(ledger, {}).find(find) is None
     _, look, on_chain = seat_of(sealed.ciphertext_root)

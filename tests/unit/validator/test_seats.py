@@ -186,7 +186,7 @@ def test_a_place_goes_from_its_opening_over_its_job_to_its_replay() -> None:
     assert kinds([ask, replay]) == [do.AskOpening, do.ReplayPlace]
     assert isinstance(replay, do.ReplayPlace)
     # It ends with the time for it, however long it would take, and is of this stage.
-    assert (replay.until, replay.seed, replay.place) == (BY, DUTY.seed, PLACES[2])
+    assert (replay.until, replay.seeds, replay.place) == (BY, DUTY.seeds, PLACES[2])
     seat = place_recomputed(seat, SEGMENT, DONE[1])
     seat, (replay,) = turn(opening_arrived(seat, AGGREGATION, AGGREGATED), 13)
     assert isinstance(replay, do.ReplayPlace)

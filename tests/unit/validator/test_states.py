@@ -23,7 +23,7 @@ from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from pol.rules.states import STATES as LEFT
 from pol.rules.states import panel_number
-from pol.rules.tiers.answers import answer_digest
+from pol.rules.tiers.answers import answer_digests
 from pol.state.canonical import encode_state, state_tree
 from tests.unit.validator.support import (
     CHAIN_ID,
@@ -384,7 +384,7 @@ def test_a_seat_fetches_all_states_and_answers_with_a_digest_over_their_bytes(le
     assert seat is not None
     found = seat.places[0].found
     assert found is not None
-    assert (found.root, found.digest) == (ROOTS[0], answer_digest(bytes(32), (), BYTES))
+    assert (found.root, found.digest) == (ROOTS[0], *answer_digests([bytes(32)], (), BYTES))
     # What the seat fetched is kept, and served to the validator of the next leg.
     service = served(ledger, resumed(first="winner", second=OTHER))
     assert service.get_states(caller(OTHER), t.StatesRequest(ORDER_ID, 1)).states == REFS

@@ -142,7 +142,7 @@ def test_a_group_gives_the_answers_of_one_process(
     found = run(together, exact.check_segment, check)
     assert found == exact.check_segment(check)
     assert found.reason == reason
-    audit = requests.SegmentAudit(directory=JOB, part=PART, index=index, start=start, seed=SEED, engine=SPEC.engine)
+    audit = requests.SegmentAudit(directory=JOB, part=PART, index=index, start=start, seeds=(SEED,), engine=SPEC.engine)
     answer = run(together, exact.recompute_segment, audit)
     assert answer == exact.recompute_segment(audit)
     assert bool(answer.fault) == (kind is None)
@@ -185,7 +185,7 @@ def test_a_slot_begins_with_a_local_state_of_its_own(together: Together, tmp_pat
     answers = []
     for slot in range(2):
         part = RoundSlot(0, slot)
-        audit = requests.SegmentAudit(job, part, 0, start, SEED, SPEC.engine)
+        audit = requests.SegmentAudit(job, part, 0, start, (SEED,), SPEC.engine)
         answers.append(run(together, exact.recompute_segment, audit))
         assert answers[-1] == exact.recompute_segment(audit)
     assert answers[0].root != answers[1].root
@@ -194,7 +194,7 @@ def test_a_slot_begins_with_a_local_state_of_its_own(together: Together, tmp_pat
 @pytest.mark.parametrize(("part", "index"), [(PART, N), (PART, -1), (RoundSlot(0, 99), 0)])
 def test_places_that_there_are_not(trained: Trained, together: Together, part: RoundSlot, index: int) -> None:
     audit = requests.SegmentAudit(
-        directory=JOB, part=part, index=index, start=opened(trained, 1), seed=SEED, engine=SPEC.engine
+        directory=JOB, part=part, index=index, start=opened(trained, 1), seeds=(SEED,), engine=SPEC.engine
     )
     for recompute in (exact.recompute_segment, lambda asked: run(together, exact.recompute_segment, asked)):
         with pytest.raises(RangeError):
@@ -205,7 +205,7 @@ def test_the_states_of_others_are_only_read(trained: Trained, together: Together
     before = [path.read_bytes() for path in trained.paths(1)]
     modes = [(path.stat().st_ino, path.stat().st_nlink) for path in trained.paths(1)]
     audit = requests.SegmentAudit(
-        directory=JOB, part=PART, index=1, start=opened(trained, 1), seed=SEED, engine=SPEC.engine
+        directory=JOB, part=PART, index=1, start=opened(trained, 1), seeds=(SEED,), engine=SPEC.engine
     )
     run(together, exact.recompute_segment, audit)
     assert [path.read_bytes() for path in trained.paths(1)] == before
@@ -253,13 +253,13 @@ def test_a_group_that_stands_at_the_states_reads_the_files(
         )
         run(together, numerics.recompute_states, states)
         (tmp_path / "l").unlink()
-        audit = requests.SegmentAudit(JOB, PART, 1, start, SEED, SPEC.engine)
+        audit = requests.SegmentAudit(JOB, PART, 1, start, (SEED,), SPEC.engine)
         assert run(together, exact.recompute_segment, audit) == exact.recompute_segment(audit)
 
 
 def test_each_process_has_the_limit(trained: Trained, tmp_path: Path) -> None:
     audit = requests.SegmentAudit(
-        directory=JOB, part=PART, index=1, start=opened(trained, 1), seed=SEED, engine=SPEC.engine
+        directory=JOB, part=PART, index=1, start=opened(trained, 1), seeds=(SEED,), engine=SPEC.engine
     )
     tight = made(replace(SPEC, memory=2**25), tmp_path, trained.folder)
     with pytest.raises((OutOfMemory, WorkerDied)):
@@ -286,7 +286,7 @@ def test_a_challenger_may_use_several_machines(
         (tmp_path / "blobs" / path.name).write_bytes(path.read_bytes())
     paths = tmp_path / "blobs" / "1.global", tmp_path / "blobs" / "1.local"
     start = opened_at(paths, trained.boundaries[1].metrics, trained.boundaries[1].root)
-    audit = requests.SegmentAudit(directory=JOB, part=PART, index=1, start=start, seed=SEED, engine=Engine("numpy"))
+    audit = requests.SegmentAudit(directory=JOB, part=PART, index=1, start=start, seeds=(SEED,), engine=Engine("numpy"))
     with recomputing("local", Engine("numpy", memory=2**31), tmp_path, machines=(2, 1)) as run_it:
         assert run_it(exact.recompute_segment, audit) == exact.recompute_segment(audit)
         assert run_it(lambda _: Recomputed("another place"), audit) == Recomputed("another place")
@@ -310,7 +310,7 @@ def test_a_daemon_replays_segments_in_groups_and_all_else_in_processes(trained: 
     replayer = start_together(LOCAL, engine, lanes, ("own", "seats"), (2, 1), tmp_path, told.append)
     try:
         for name in ("own", "seats"):
-            audit = requests.SegmentAudit(JOB, PART, 1, opened(trained, 1), SEED, engine)
+            audit = requests.SegmentAudit(JOB, PART, 1, opened(trained, 1), (SEED,), engine)
             assert replayer.recompute(name, exact.recompute_segment, audit, 60.0) == exact.recompute_segment(audit)
             assert len(replayer.groups[name].pool.processes()) == 2
             # A process has made the form of the job.

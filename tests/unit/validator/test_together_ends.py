@@ -115,7 +115,7 @@ def test_an_update_without_a_result(trained: Trained, together: Together, tmp_pa
     segments = load_job(job).job.document.share_segments
     stop = requests.StopCheck(job, RoundSlot(0, 0), segments, 0, opening.path, closing, SPEC.engine)
     assert same_answer(together, exact.check_stop, stop).reason == ShareReason.NONE
-    audit = Audit(job, opening, closing, SEED, SPEC.engine)
+    audit = Audit(job, opening, closing, (SEED,), SPEC.engine)
     assert same_answer(together, exact.recompute_update, audit).kind == AnswerKind.STOPPED
     # With another root on the chain, the winner has sent wrong states, and no answer is right.
     wrong = replace(audit, round_opening=replace(opening, root=bytes(32)))
@@ -131,7 +131,7 @@ def test_an_update_that_does_not_stop(trained: Trained, together: Together) -> N
 
 def test_a_seat_recomputes_an_update(trained: Trained, together: Together, tmp_path: Path) -> None:
     opening = rooted(tmp_path / "opening", load_job(JOB).global_state)
-    right = Audit(JOB, opening, opened(trained, N), SEED, SPEC.engine)
+    right = Audit(JOB, opening, opened(trained, N), (SEED,), SPEC.engine)
     assert same_answer(together, exact.recompute_update, right).kind == AnswerKind.FINISHED
     for wrong in (
         replace(right, round_opening=replace(opening, root=bytes(32))),
@@ -145,11 +145,11 @@ def test_a_seat_recomputes_an_aggregation(trained: Trained, together: Together, 
     job = load_job(JOB)
     opening = rooted(tmp_path / "opening", job.global_state)
     update = requests.RootedFile(trained.sent[0], trained.share.update_root)
-    right = Sum(JOB, opening, (update,) * job.job.document.slots, SEED, SPEC.engine)
+    right = Sum(JOB, opening, (update,) * job.job.document.slots, (SEED,), SPEC.engine)
     assert same_answer(together, exact.recompute_aggregation, right).kind == AnswerKind.FINISHED
     directory, first, closing = odd(tmp_path)
     high = requests.RootedFile(closing.files.global_state, file_root(closing.files.global_state))
-    stopped = Sum(directory, first, (high,) * load_job(directory).job.document.slots, SEED, SPEC.engine)
+    stopped = Sum(directory, first, (high,) * load_job(directory).job.document.slots, (SEED,), SPEC.engine)
     assert same_answer(together, exact.recompute_aggregation, stopped).kind == AnswerKind.STOPPED
     # A file with another root comes before an aggregation without a result.
     wrong = [replace(high, root=bytes(32)), replace(high, path=junk(tmp_path))]

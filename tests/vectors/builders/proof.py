@@ -37,7 +37,7 @@ ROOTS = ShareRoots(digest("trace"), digest("update"), digest("local out"), METRI
 # A share that stopped after 3 segments and 2 steps.
 STOPPED = ShareRoots(digest("trace"), b"", b"", METRICS, 3, 2)
 ANSWERS = (
-    SeatAnswer(0, AnswerKind.FINISHED, digest("root"), digest("digest"), 0),
+    SeatAnswer(0, AnswerKind.FINISHED, digest("root"), digest("digest"), 0, (digest("first stage"),)),
     SeatAnswer(2, AnswerKind.STOPPED, b"", digest("before"), 17),
     SeatAnswer(3, AnswerKind.UNAVAILABLE, digest("blob"), b"", 0),
 )
@@ -97,9 +97,9 @@ def build_commitments() -> Any:
             "seed": digest("seed").hex(),
             "inner_roots": [digest(1).hex(), digest(2).hex()],
             "state": b"the recomputed state".hex(),
-            "digest": answers.answer_digest(
-                digest("seed"), [digest(1), digest(2)], [b"the recomputed ", b"state"]
-            ).hex(),
+            "digest": answers.answer_digests([digest("seed")], [digest(1), digest(2)], [b"the recomputed ", b"state"])[
+                0
+            ].hex(),
             "stage": 2,
             "auditor": "assay1auditor",
             "salt": digest("salt").hex(),

@@ -1,25 +1,23 @@
 """The recomputation of places in the tier ``exact``, in which all correct results have the same bits, and therefore the
 same roots.
 
-The digest of an answer covers all bytes of the recomputed state, so it is computed here, in the same process.
+The digests of an answer cover all bytes of the recomputed state, so they are computed here, in the same process.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import suppress
 
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AnswerKind
 from pol.errors import AggregationFailed, StateError, StepFailed, UpdateFailed
 from pol.job.load import LoadedJob
 from pol.replay.replay import replay_from, replay_segment
 from pol.rules.commitment import update_claim
 from pol.rules.tiers.exact import EXACT
-from pol.state.arrays import State
 from pol.state.canonical import read_state, state_tree
 from pol.work.places import boundary_step
 from pol.work.segments import SlotState
 from pol.work.train import aggregate, share_update
-from validator.decide.records import Recomputed, ReplayOutcome
+from validator.decide.records import Recomputed, ReplayOutcome, finished, stopped
 from validator.work.checks.check import Checks
 from validator.work.loaded import (
     backend_of,
@@ -126,10 +124,9 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
         replayed = replay_from(job, asked.part, asked.index, start, backend_of(asked.engine), follow)
     except StepFailed as error:
         # The states before the failed step are no longer in memory, so they are computed again.
-        digest = EXACT.digest(asked.seed, inner, _before(job, asked))
-        return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest, step=error.step)
+        return stopped(EXACT.digests(asked.seeds, inner, _before(job, asked)), error.step)
     states_reached = replayed.global_state, replayed.local_state
-    return _finished(replayed.boundary.root, asked.seed, inner, *states_reached)
+    return finished(replayed.boundary.root, EXACT.digests(asked.seeds, inner, pieces_of(*states_reached)))
 
 
 def _before(job: LoadedJob, asked: SegmentAudit) -> Iterator[bytes | memoryview]:
@@ -162,10 +159,9 @@ def recompute_update(asked: UpdateAudit) -> Recomputed:
     try:
         result = share_update(job, start, end, backend_of(asked.engine))
     except UpdateFailed:
-        digest = EXACT.digest(asked.seed, (), pieces_of(end.global_state, end.local_state))
-        return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
+        return stopped(EXACT.digests(asked.seeds, (), pieces_of(end.global_state, end.local_state)))
     root = update_claim(result.update_root, result.local_out_root, asked.closing.metrics)
-    return _finished(root, asked.seed, (), result.update, result.local_out)
+    return finished(root, EXACT.digests(asked.seeds, (), pieces_of(result.update, result.local_out)))
 
 
 def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
@@ -178,16 +174,10 @@ def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
         try:
             result = aggregate(job, start, read, backend_of(asked.engine))
         except AggregationFailed:
-            digest = EXACT.digest(asked.seed, (), pieces_of(start))
-            return Recomputed(fault="", kind=AnswerKind.STOPPED, root=b"", digest=digest)
+            return stopped(EXACT.digests(asked.seeds, (), pieces_of(start)))
     except StateError:
         return Recomputed(WRONG_STATES)
-    return _finished(result.root, asked.seed, (), result.state)
-
-
-def _finished(root: bytes, seed: bytes, inner: Sequence[bytes], *states: State) -> Recomputed:
-    digest = EXACT.digest(seed, inner, pieces_of(*states))
-    return Recomputed(fault="", kind=AnswerKind.FINISHED, root=root, digest=digest)
+    return finished(result.root, EXACT.digests(asked.seeds, (), pieces_of(result.state)))
 
 
 EXACT_CHECKS = Checks(

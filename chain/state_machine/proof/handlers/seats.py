@@ -100,6 +100,8 @@ def _check_answer(field: str, answer: SeatAnswer) -> None:
         reason = f"{'is set' if unavailable else 'is empty'}, but the answer's kind is {kind}"
         remedy = "leave it out" if unavailable else "send the digest of what you recomputed"
         raise Refusal(BAD_FIELD, f"{field}.digest", reason, remedy)
+    if unavailable and answer.earlier:
+        raise Refusal(BAD_FIELD, f"{field}.earlier", f"is set, but the answer's kind is {kind}", "leave it out")
     if (finished and not answer.root) or (stopped and answer.root):
         reason = f"{'is empty' if finished else 'is set'}, but the answer's kind is {kind}"
         remedy = "send the root that you recomputed" if finished else "leave it out"
@@ -135,6 +137,11 @@ def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer
     if any(answer.place not in asked for answer in message.answers):
         reason = "include a place that is not in the duty of the seat"
         raise Refusal(BAD_FIELD, "answers", reason, "answer only the places of your duty")
+    before = len(panel.earlier_seeds)
+    for at, answer in enumerate(message.answers):
+        if answer.digest and len(answer.earlier) != before:
+            reason = f"has {len(answer.earlier)} digests, but the panel had {before} stages before"
+            raise Refusal(BAD_FIELD, f"answers[{at}].earlier", reason, "send a digest with the seed of each of them")
     shown = tuple((leaf.place, leaf.leaf.boundary_root) for leaf in message.leaves if _check_shown(ctx, panel, leaf))
     return CheckedAnswer(panel, seat, shown)
 

@@ -45,7 +45,9 @@ def lie(market: Market, order_id: bytes, round: int = 0) -> tuple[SeatAnswer, ..
     """Return answers with another root for the aggregation, with which all seats of a coalition agree."""
     places = market.panel(order_id, round).places
     return tuple(
-        replace(answer, root=digest("made up"), digest=digest("agreed"))
+        replace(
+            answer, root=digest("made up"), digest=digest("agreed"), earlier=(digest("agreed"),) * len(answer.earlier)
+        )
         if places[answer.place].place.kind is AuditKind.AGGREGATION
         else answer
         for answer in market.answers(order_id, round)
@@ -332,7 +334,12 @@ def test_a_provider_appeals_a_ruling_about_its_own_share() -> None:
     def found() -> tuple[SeatAnswer, ...]:
         places = market.panel(order_id, 0).places
         return tuple(
-            replace(answer, root=digest("another root"), digest=digest("agreed"))
+            replace(
+                answer,
+                root=digest("another root"),
+                digest=digest("agreed"),
+                earlier=(digest("agreed"),) * len(answer.earlier),
+            )
             if places[answer.place].place.kind is AuditKind.SEGMENT
             and places[answer.place].place.segment not in share.drawn
             else answer

@@ -17,7 +17,10 @@ def test_the_first_stage_alone_voids_nothing() -> None:
     bond = market.chain.bond("v0")
     market.train_round(order_id)
     market.wait_stage(order_id)
-    lie = tuple(replace(a, root=digest("lie"), digest=digest("agreed")) for a in market.answers(order_id))
+    lie = tuple(
+        replace(a, root=digest("lie"), digest=digest("agreed"), earlier=(digest("agreed"),) * len(a.earlier))
+        for a in market.answers(order_id)
+    )
     liars = market.seated(order_id)
     market.say(order_id, dict.fromkeys(liars, lie))
     assert market.leg(order_id).state is LegState.RUNNING

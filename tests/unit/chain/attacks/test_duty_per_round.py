@@ -31,7 +31,8 @@ def is_known(market: Market, provider: str) -> bool:
 def lie(market: Market, order_id: bytes, round: int, number: int) -> tuple[SeatAnswer, ...]:
     """Return the right answers, but at one place another root than the chain has."""
     panel = market.panel(order_id, round)
-    wrong = SeatAnswer(number, AnswerKind.FINISHED, digest("right"), digest("work", panel.stage), 0)
+    *before, made = (digest("work", stage + 1) for stage in range(panel.stage))
+    wrong = SeatAnswer(number, AnswerKind.FINISHED, digest("right"), made, 0, tuple(before))
     return tuple(wrong if answer.place == number else answer for answer in market.answers(order_id, round))
 
 

@@ -102,7 +102,7 @@ def only(market: HandoverMarket, order_id: bytes, kind: AnswerKind) -> Callable[
     def said() -> tuple[SeatAnswer, ...]:
         number = chunk_place(market, order_id)
         return tuple(
-            replace(answer, kind=kind, root=b"", digest=b"") if answer.place == number else answer
+            replace(answer, kind=kind, root=b"", digest=b"", earlier=()) if answer.place == number else answer
             for answer in market.answers(order_id, 1)
         )
 

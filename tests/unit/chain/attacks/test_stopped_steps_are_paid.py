@@ -54,8 +54,8 @@ def test_made_up_steps_are_found_by_the_panel_and_are_the_validators_fault() -> 
     assert market.wait_stage(order_id).places[0].place == found
 
     def earlier() -> tuple[SeatAnswer, ...]:
-        made = digest("work", market.panel(order_id, 0).stage)
-        true = SeatAnswer(0, AnswerKind.STOPPED, b"", made, STEPS - 1)
+        *before, made = (digest("work", stage + 1) for stage in range(market.panel(order_id, 0).stage))
+        true = SeatAnswer(0, AnswerKind.STOPPED, b"", made, STEPS - 1, tuple(before))
         return (true, *market.answers(order_id)[1:])
 
     market.say_all(order_id, earlier)

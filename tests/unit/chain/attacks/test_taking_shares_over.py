@@ -42,7 +42,14 @@ def started(
 
 def wrong_at(market: Market, order_id: bytes, round: int, number: int) -> tuple[SeatAnswer, ...]:
     return tuple(
-        replace(answer, root=digest("elsewhere"), digest=digest("other work")) if answer.place == number else answer
+        replace(
+            answer,
+            root=digest("elsewhere"),
+            digest=digest("other work"),
+            earlier=(digest("other work"),) * len(answer.earlier),
+        )
+        if answer.place == number
+        else answer
         for answer in market.answers(order_id, round)
     )
 

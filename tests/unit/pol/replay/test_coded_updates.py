@@ -199,7 +199,7 @@ def test_a_seat_recomputes_the_claim_and_a_check_reads_the_files(job: Path, load
     pair = requests.StateFiles(tmp_path / "global", tmp_path / "local")
     opened = requests.OpenedStates(pair, boundary.metrics, boundary.root)
     opening = requests.RootedFile(job / "global.state", loaded.job.document.global_root)
-    found = exact.recompute_update(requests.UpdateAudit(job, opening, opened, b"seed", Engine("numpy")))
+    found = exact.recompute_update(requests.UpdateAudit(job, opening, opened, (b"seed",), Engine("numpy")))
     assert found.kind == AnswerKind.FINISHED
     assert found.root == update_claim(share.update_root, share.local_out_root, boundary.metrics)
 

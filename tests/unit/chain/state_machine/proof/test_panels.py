@@ -49,7 +49,14 @@ def lost(market: Market, name: str) -> int:
 def elsewhere(answers: tuple[SeatAnswer, ...], *numbers: int) -> tuple[SeatAnswer, ...]:
     """Answers with another root at some places."""
     return tuple(
-        replace(answer, root=digest("elsewhere"), digest=digest("other work")) if answer.place in numbers else answer
+        replace(
+            answer,
+            root=digest("elsewhere"),
+            digest=digest("other work"),
+            earlier=(digest("other work"),) * len(answer.earlier),
+        )
+        if answer.place in numbers
+        else answer
         for answer in answers
     )
 
@@ -408,11 +415,11 @@ def test_the_root_without_the_work_is_another_answer() -> None:
     market.say(order_id, dict.fromkeys(market.seated(order_id, stage=2), market.answers(order_id)))
     assert rulings(market, order_id) == [Ruling.RIGHT] * 5
     market.chain.pass_until(market.round(order_id, 0).window_ends)
-    paid = {p.to for p in market.all_of(order_id).payments if p.kind == "auditor"}
-    # Of two seats nobody can tell which one computed.
-    assert lazy in paid or market.chain.seen("panel.paid")
+    # The seats of the second stage tell which one of the two computed.
     amounts = {e.get("auditor"): int(e.get("paid")) for e in market.chain.seen("panel.paid")}
-    assert amounts[lazy] == amounts[honest] == FEE
+    assert amounts[honest] == COST + FEE
+    assert lazy not in amounts
+    assert lost(market, lazy) == 3 * (COST + FEE)
 
 
 def test_in_a_set_of_four_all_three_strangers_may_have_to_sit() -> None:

@@ -32,16 +32,17 @@ NOT_SERVED = SeatAnswer(0, UNAVAILABLE, b"", b"", 0)
 
 def test_a_digest_is_of_the_seed_the_roots_inside_and_the_state_however_it_comes() -> None:
     roots = [digest(1), digest(2)]
-    made = EXACT.digest(SEED, roots, [b"state"])
-    assert made == EXACT.digest(SEED, iter(roots), [b"st", b"", b"ate"])
+    made = EXACT.digests([SEED], roots, [b"state"])
+    assert made == EXACT.digests([SEED], iter(roots), [b"st", b"", b"ate"])
     others = [
-        EXACT.digest(digest("other"), roots, [b"state"]),
-        EXACT.digest(SEED, roots[:1], [b"state"]),
-        EXACT.digest(SEED, roots[::-1], [b"state"]),
-        EXACT.digest(SEED, roots, [b"State"]),
-        EXACT.digest(SEED, (), [b"".join(roots), b"state"]),
+        EXACT.digests([digest("other")], roots, [b"state"]),
+        EXACT.digests([SEED], roots[:1], [b"state"]),
+        EXACT.digests([SEED], roots[::-1], [b"state"]),
+        EXACT.digests([SEED], roots, [b"State"]),
+        EXACT.digests([SEED], (), [b"".join(roots), b"state"]),
     ]
     assert len({made, *others}) == 6
+    assert EXACT.digests([SEED, digest("other")], roots, [b"st", b"ate"]) == (*made, *others[0])
 
 
 def test_a_commitment_is_of_one_seat_of_one_stage_and_of_all_its_answers() -> None:
@@ -56,6 +57,7 @@ def test_a_commitment_is_of_one_seat_of_one_stage_and_of_all_its_answers() -> No
         EXACT.commitment("chain", KEY, 1, "seat", digest("salt"), given),
         EXACT.commitment("chain", KEY, 1, "seat", SEED, given[:2]),
         EXACT.commitment("chain", KEY, 1, "seat", SEED, (*given[:2], replace(given[2], step=8))),
+        EXACT.commitment("chain", KEY, 1, "seat", SEED, (*given[:2], replace(given[2], earlier=(SEED,)))),
     ]
     assert len(set(made)) == len(made)
 
@@ -177,18 +179,82 @@ def test_the_root_alone_is_no_answer_of_the_same_stage() -> None:
     said = votes(answer(), answer(), answer(found="nothing"))
     assert decide(said) is None
     assert wanted(said) == 6
-    said += votes(*[answer(found="later work")] * 6, stage=2)
+    said += votes(*[later(found="later work")] * 6, stage=2)
     assert decide(said) == RIGHT
-    assert EXACT.judge(said, RIGHT)[:3] == (AnswerVerdict.UNKNOWN,) * 3
-    said = votes(answer(), answer(), answer(), answer(found="nothing"))
-    assert EXACT.judge(said, RIGHT) == (*(AnswerVerdict.RIGHT,) * 3, AnswerVerdict.REFUTED)
+    assert judge(said) == "RRXRRRRRR"
+    assert judge(votes(answer(), answer(), answer(), answer(found="nothing"))) == "RRRX"
+
+
+def later(found: str, earlier: str = "work") -> SeatAnswer:
+    """Return an answer of the second stage, which names the digest of the first stage too."""
+    return replace(answer(found=found), earlier=(digest("right", earlier),))
+
+
+def judge(said: list[Vote], *, is_last: bool = False) -> str:
+    """Return a letter for each seat: whether it is Right, refuted (X), or Unknown."""
+    letters = {AnswerVerdict.RIGHT: "R", AnswerVerdict.REFUTED: "X", AnswerVerdict.UNKNOWN: "U"}
+    return "".join(letters[verdict] for verdict in EXACT.judge(said, RIGHT, is_last))
+
+
+def test_one_lazy_seat_costs_no_other_seat_its_pay() -> None:
+    """Two digests against one used to leave all three unpaid, and the lazy seat its answer fee."""
+    for lazy in range(3):
+        first = [answer(found="nothing" if seat == lazy else "work") for seat in range(3)]
+        said = votes(*first) + votes(*[later("second")] * 6, stage=2)
+        assert decide(said) == RIGHT
+        assert judge(said) == "RRR"[:lazy] + "X" + "RR"[lazy:] + "RRRRRR"
+
+
+def test_two_lazy_seats_that_agree_are_outvoted_by_later_seats() -> None:
+    said = votes(answer(), answer(found="agreed"), answer(found="agreed")) + votes(*[later("second")] * 6, stage=2)
+    assert decide(said) == RIGHT
+    assert judge(said) == "RXXRRRRRR"
+
+
+def test_a_later_seat_that_only_repeats_what_was_shown_counts_for_nothing() -> None:
+    """It knows the digests of the first stage from the chain, but not the one of its own stage."""
+    copies = [later("guess", "agreed")] * 2
+    said = votes(answer(), answer(found="agreed"), answer(found="agreed")) + votes(
+        *[later("second")] * 5, *copies, stage=2
+    )
+    assert judge(said) == "RXXRRRRRXX"
+
+
+def test_a_seat_that_lies_about_an_earlier_stage_is_refuted() -> None:
+    said = votes(answer(), answer(), answer()) + votes(*[later("second")] * 3, later("second", "lie"), stage=2)
+    assert judge(said) == "RRRRRRX"
+
+
+def test_no_place_is_decided_before_all_digests_are_clear() -> None:
+    """Otherwise the honest seats of a stage would not be paid."""
+    said = votes(answer(), answer(), answer(found="nothing"))
+    said += votes(*[later("second")] * 4, later("nothing"), later("other"), stage=2)
+    assert judge(said) == "U" * 9
+    assert decide(said) is None
+    assert wanted(said) == 18
+    third = replace(answer(found="third"), earlier=(digest("right", "work"), digest("right", "second")))
+    said += votes(*[third] * 9, stage=3)
+    assert decide(said) == RIGHT
+    assert judge(said) == "RRX" + "RRRRXX" + "R" * 9
+
+
+def test_the_last_stage_judges_digests_by_stake() -> None:
+    """Where no other seat is left, two thirds of the seats may hold more than half of the stake, or less."""
+    said = votes(answer(), answer(), answer(found="nothing"))
+    assert decide(said, is_last=True, stake=3) == RIGHT
+    assert judge(said, is_last=True) == "RRX"
+    rich = [*votes(answer(), stake=3), *votes(answer(found="agreed"), answer(found="agreed"))]
+    assert decide(rich, is_last=True, stake=5) == RIGHT
+    assert judge(rich, is_last=True) == "RXX"
+    even = votes(answer(), answer(found="nothing"))
+    assert decide(even, is_last=True, stake=2) is None
 
 
 def test_later_stages_have_other_digests_and_count_together() -> None:
-    said = votes(answer(), answer(), None) + votes(answer(found="work of stage 2"), stage=2)
+    said = votes(answer(), answer(), None) + votes(later("work of stage 2"), stage=2)
     assert wanted(said) == 1
     assert decide(said) == RIGHT
-    assert EXACT.judge(said, RIGHT) == (
+    assert EXACT.judge(said, RIGHT, False) == (
         AnswerVerdict.RIGHT,
         AnswerVerdict.RIGHT,
         AnswerVerdict.SILENT,
@@ -200,16 +266,16 @@ def test_an_abstention_is_never_refuted() -> None:
     said = votes(NOT_SERVED, replace(NOT_SERVED, root=digest("blob")), NOT_SERVED)
     nothing = Finding(UNAVAILABLE, b"", 0)
     assert decide(said, is_last=True, stake=3) == nothing
-    assert EXACT.judge(said, nothing) == (AnswerVerdict.ABSTAINED_RIGHTLY,) * 3
+    assert EXACT.judge(said, nothing, True) == (AnswerVerdict.ABSTAINED_RIGHTLY,) * 3
     mixed = votes(NOT_SERVED, answer(), answer(), answer())
-    assert EXACT.judge(mixed, RIGHT)[0] is AnswerVerdict.ABSTAINED
+    assert EXACT.judge(mixed, RIGHT, False)[0] is AnswerVerdict.ABSTAINED
 
 
 def test_work_on_a_place_that_most_did_not_get_is_work_where_another_confirms_it() -> None:
     for decided in (Finding(UNAVAILABLE, b"", 0), None):
-        assert EXACT.judge(votes(answer(), answer(), NOT_SERVED), decided)[:2] == (AnswerVerdict.RIGHT,) * 2
-        assert EXACT.judge(votes(answer(), NOT_SERVED, None), decided)[0] is AnswerVerdict.UNCONFIRMED
-        assert EXACT.judge(votes(answer(), answer("lie")), decided) == (AnswerVerdict.UNCONFIRMED,) * 2
+        assert EXACT.judge(votes(answer(), answer(), NOT_SERVED), decided, False)[:2] == (AnswerVerdict.RIGHT,) * 2
+        assert EXACT.judge(votes(answer(), NOT_SERVED, None), decided, False)[0] is AnswerVerdict.UNCONFIRMED
+        assert EXACT.judge(votes(answer(), answer("lie")), decided, False) == (AnswerVerdict.UNCONFIRMED,) * 2
 
 
 def test_a_ruling_is_for_the_chain_only_where_a_claim_was_shown_and_recomputed() -> None:
