@@ -294,6 +294,7 @@ class ValidatorDaemon:
             processes=self._config.processes,
             clock=lambda: self._service.view.clock,
             starts=1 if number_of(self._config.machines) == 1 else GROUP_STARTS,
+            alarmed=self._counts.alarmed,
         )
         auditor = Auditor(
             ledger=ledger,

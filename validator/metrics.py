@@ -118,6 +118,12 @@ SIGNATURES = Metric(
     help="Checked signatures of providers, by outcome: right, wrong.",
     labels=("outcome",),
 )
+ALARMS = Metric(
+    name="assay_validator_alarms_total",
+    kind=MetricKind.COUNTER,
+    help="Shares with a sign that they may be made up, by alarm: quick, still, repeated, metric.",
+    labels=("alarm",),
+)
 METRICS = (
     CLOCK,
     LOOK_AGE,
@@ -142,6 +148,7 @@ METRICS = (
     PROVIDERS,
     TXS,
     SIGNATURES,
+    ALARMS,
 )
 
 
@@ -159,6 +166,10 @@ class ValidatorCounts:
     def sent(self, outcome: TxOutcome) -> None:
         """Count a transaction that was sent."""
         self._meters.count(TXS, outcome.value)
+
+    def alarmed(self, alarm: str) -> None:
+        """Count an alarm of a share."""
+        self._meters.count(ALARMS, alarm)
 
     def replays(self, pool: str) -> Ended:
         """Return the function that records the ended tasks of a pool."""

@@ -21,6 +21,8 @@ from validator.decide.view import View
 
 OWN_PICKS = 1
 """Number of segments of a share that the validator itself chooses to replay. A provider cannot predict the choice."""
+ALARM_PICKS = 4
+"""Number of segments of a share that it replays besides if there is an alarm (:mod:`validator.decide.alarms`)."""
 ANCHORS_MAX = 6
 """Largest number of boundaries of a share that are kept for recomputations."""
 RECOMPUTE_SECONDS = 600
@@ -138,6 +140,7 @@ def new_work(
     if local_in is None:
         raise AssertionError("work is assigned, although the payload is not loaded")
     longest = _patience(local, view, leg, provider, before, issue)
+    picks = _own_picks(view, leg, slot, issue)
     return SlotWork(
         slot=slot,
         issue=issue,
@@ -148,7 +151,9 @@ def new_work(
         deliver_by=0,
         packet=None,
         open_by=0,
-        picks=_own_picks(view, leg, slot, issue),
+        picks=picks[:OWN_PICKS],
+        spare=picks[OWN_PICKS:],
+        expected=_expected(view, provider, share_work(view.on_chain.order.terms)),
         anchors=anchors_of(view, leg),
         openings=(),
         checked=(),
@@ -199,12 +204,21 @@ def transfer_seconds(view: View, states: int, more: int = 0) -> int:
     return (states * pair + more) // view.on_chain.order.params.accept_rate
 
 
+def _expected(view: View, provider: str, work: int) -> int:
+    """Return the seconds that a provider needs for ``work`` FLOPs by its certified speed; 0 if it has left."""
+    worker = next((w for w in view.workers if w.address == provider), None)
+    return int(worker.seconds(1, work)) if worker is not None and worker.speed else 0
+
+
 def _own_picks(view: View, leg: Leg, slot: int, issue: int) -> tuple[int, ...]:
-    """Return the segments that the validator replays by its own choice, drawn with its secret."""
+    """Return the segments that the validator replays by its own choice, drawn with its secret.
+
+    The first ``OWN_PICKS`` are always replayed, the others if there is an alarm.
+    """
     numbers = (leg.number, leg.round, slot, issue)
     seed = hash_fields("assay/own-picks", view.secret, leg.order_id, *(u32(n) for n in numbers))
     segments = share_segments(view.on_chain.order.terms)
-    return draw(seed, segments, OWN_PICKS)
+    return draw(seed, segments, OWN_PICKS + ALARM_PICKS)
 
 
 def anchors_of(view: View, leg: Leg) -> tuple[int, ...]:

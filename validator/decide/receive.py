@@ -24,6 +24,7 @@ from pol.rules.commitment import share_commitment
 from pol.rules.delivery import delivery_key_hash
 from pol.rules.stops import check_roots
 from pol.work.trials import Trial
+from validator.decide.alarms import find_alarms
 from validator.decide.records import (
     GLOBAL_FILE,
     LOCAL_FILE,
@@ -236,7 +237,8 @@ def delivery_opened(
     if reason:
         verdict = reason if reason in MISMATCHES else ShareReason.SEGMENT_MISMATCH
         return at.put(replace(work, verdict=verdict))
-    return at.put(replace(work, packet=packet, openings=openings))
+    alarms = tuple(alarm.value for alarm in find_alarms(local, at.current, work, packet))
+    return at.put(replace(work, packet=packet, openings=openings, alarms=alarms))
 
 
 def delivery_wrong(local: LocalOrder, key: ShareKey, wrong: WrongPieces) -> LocalOrder:

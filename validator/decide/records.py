@@ -115,6 +115,12 @@ class SlotWork:
     at_once: int = 1
     # The ShareReason for which the chain skipped the commitment, although its provider may still include it.
     skipped: int = 0
+    # Seconds that its provider needs for it by its certified speed.
+    expected: int = 0
+    # The segments that the validator also replays if there is an alarm.
+    spare: tuple[int, ...] = ()
+    # The names of the signs that the share may be made up.
+    alarms: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

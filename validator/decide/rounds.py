@@ -309,9 +309,13 @@ def segments_to_check(current: LocalRound, work: SlotWork, share: Share) -> tupl
 
 
 def duty_of(work: SlotWork, share: Share) -> tuple[int, ...]:
-    """Return the segments of a delivered share that are always replayed, sorted: drawn segments and own picks."""
+    """Return the segments of a delivered share that are always replayed, sorted: drawn segments and own picks.
+
+    There are more picks if the share has an alarm.
+    """
     segments = len(work.packet.boundaries) if work.packet else 0
-    picks = (pick for pick in work.picks if pick < segments)
+    chosen = (*work.picks, *work.spare) if work.alarms else work.picks
+    picks = (pick for pick in chosen if pick < segments)
     return tuple(sorted({*duty_segments(segments, share.drawn), *picks}))
 
 

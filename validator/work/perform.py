@@ -106,13 +106,17 @@ class _HeldShare:
         return root_at(self.at.current, self.at.work, self.packet, index)
 
 
+def _ignore(_: str) -> None:
+    """Do nothing."""
+
+
 @dataclass(frozen=True, slots=True)
 class Performer:
     """The chain, records, blobs and replayer that actions about legs need.
 
     The lane TRIALS runs the trials of new jobs. ``processes`` is the number of processes of the lane OWN, which may
     write to ``scratch``. ``clock`` returns the chain's clock (seconds). A trial starts ``starts`` processes one after
-    another.
+    another. ``alarmed`` is told of each alarm of a share.
     """
 
     chain_id: str
@@ -127,6 +131,7 @@ class Performer:
     processes: int
     clock: Callable[[], int]
     starts: int = 1
+    alarmed: Callable[[str], None] = _ignore
 
     def table(self) -> Table:
         """Return the functions that carry out the actions about legs, by the action's class."""
@@ -291,6 +296,10 @@ class Performer:
             reason=opened.reason,
         )
         self._change(at.local.key, change, *opened.packet.blobs, *states)
+        opened_at = self._at(action.share)
+        for alarm in opened_at.work.alarms if opened_at is not None else ():
+            _log.warning("%s: alarm: %s; replaying more of this share", action.key, alarm)
+            self.alarmed(alarm)
 
     def verify_opening(self, action: do.VerifyOpening) -> None:
         """Check the hashes of states that a provider sent for a panel, and record the outcome."""

@@ -38,6 +38,11 @@ _CALLS = 64
 _LOOK_SECONDS = 0.5
 _AGAIN_SECONDS = 5.0
 """Pause (s) before a node that was lost gets another worker."""
+_START_SECONDS = 60.0
+"""Time (s) that the first worker of a node has to start. It doubles with each worker that did not start in time: on a
+busy machine another one would not start sooner.
+"""
+_STARTS_MAX = 5
 
 
 class RayNode:
@@ -138,6 +143,7 @@ class Driver:
         self._sending = threading.Lock()
         self._nodes: dict[str, RayNode] = {}
         self._problems: dict[str, tuple[str, float]] = {}
+        self._unstarted: dict[str, int] = {}  # workers in a row that did not start in time, by node
         self._shown: tuple[NodeReport, ...] = ()
         threads = settings.engine.threads or 1
         self.dispatcher = Dispatcher(settings.lanes, threads, lambda number: self.send(TaskBegan(number)), self.send)
@@ -171,8 +177,11 @@ class Driver:
                 self._nodes[node_id] = RayNode(node_id, found[node_id], self._settings)
         for node in list(self._nodes.values()):
             was_ready = node.is_ready
-            problem = node.look(start_seconds=60.0) if node.id in alive else "the cluster has lost it"
+            unstarted = self._unstarted.get(node.id, 0)
+            seconds = _START_SECONDS * 2 ** min(unstarted, _STARTS_MAX)
+            problem = node.look(seconds) if node.id in alive else "the cluster has lost it"
             if problem:
+                self._unstarted[node.id] = 0 if was_ready else unstarted + 1
                 self._problems[node.id] = problem, now
                 del self._nodes[node.id]
                 self.dispatcher.lose(node)

@@ -3,11 +3,44 @@
 from tests.mutants.mutant import Mutant
 from tests.mutants.tests import ATTACKS, MIRRORING, PROBE, RESULTS, SERVICE, TRIAL, WITNESS_DAEMON
 
+_ALARMS = "tests/unit/validator/test_alarms.py"
 _SEATS = "tests/unit/validator/test_seats.py"
 _DECIDE = "tests/unit/validator/test_decide.py"
 _OUTGOING = "tests/unit/validator/test_outgoing.py"
 
 MUTANTS = (
+    Mutant(
+        "alarms-change-nothing",
+        "an alarm does not make a validator replay more",
+        "validator/decide/rounds.py",
+        "chosen = (*work.picks, *work.spare) if work.alarms else work.picks",
+        "chosen = work.picks",
+        (_ALARMS,),
+    ),
+    Mutant(
+        "slow-is-quick",
+        "a share that took its usual time rings an alarm",
+        "validator/decide/alarms.py",
+        "QUICK_PART * taken < work.expected",
+        "taken < work.expected",
+        (_ALARMS,),
+    ),
+    Mutant(
+        "trained-again-is-repeated",
+        "a slot that is trained again rings an alarm",
+        "validator/decide/alarms.py",
+        "if other.packet is None or (other_round, other.slot) == (round, work.slot):",
+        "if other.packet is None:",
+        (_ALARMS,),
+    ),
+    Mutant(
+        "negative-metrics",
+        "metrics below zero are not compared in their order",
+        "validator/decide/alarms.py",
+        "return _SIGN - bits if bits & _SIGN else bits",
+        "return bits",
+        (_ALARMS,),
+    ),
     Mutant(
         "duty-in-company",
         "a daemon sends other messages with its duties",

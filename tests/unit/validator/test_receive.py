@@ -1,6 +1,7 @@
 """How the record changes when something arrives, and what is wrong with a share on its face."""
 
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -51,6 +52,7 @@ from validator.decide.records import (
 )
 from validator.decide.rounds import segments_to_check
 from validator.decide.traces import leaf_with_path, leaves_of
+from validator.store import ValidatorStore
 
 
 def planned() -> tuple[LocalOrder, SlotWork]:
@@ -158,6 +160,21 @@ def test_what_a_commitment_binds_is_right_or_a_mismatch() -> None:
         assert not ended.settled  # the chain holds its commitment
     leaf = leaf_with_path(packet, 2)
     assert check_leaf(packet.roots.trace_root, 4, leaf)
+
+
+def test_an_alarm_of_a_delivery_is_kept(tmp_path: Path) -> None:
+    local, work = planned()
+    packet = packet_of(local, work)
+    still = boundary(packet, 1, boundary_root=packet.boundaries[0].boundary_root)
+    made = signed(local, work, still)
+    after = delivery_opened(made, TERMS, CHAIN_ID, still, ())
+    assert next(works(after)).alarms == ("still",)
+    store = ValidatorStore(tmp_path / "validator.db")
+    store.save(after)
+    store.close()
+    store = ValidatorStore(tmp_path / "validator.db")
+    assert store.load(after.order_id, after.leg) == after
+    store.close()
 
 
 def test_a_share_for_work_that_nobody_gave_out_changes_nothing() -> None:
