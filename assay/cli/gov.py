@@ -70,7 +70,7 @@ class ChangeParam(click.ParamType[tuple[str, str, int]]):
 @click.argument("file", type=click.Path(path_type=Path))
 @click.option("--title", required=True, help="Title of the proposal.")
 @click.option("--summary", help="Reason for the proposal.  [the title]")
-@click.option("--deposit", type=AMOUNT, default="500ASSAY", show_default=True, help="Your deposit.")
+@click.option("--deposit", type=AMOUNT, help="Your deposit.  [the chain's `min_deposit`]")
 @click.option("--change", "changes", type=ChangeParam(), multiple=True, help="New value: component.parameter=value.")
 @common_options
 def draft_proposal(
@@ -78,14 +78,19 @@ def draft_proposal(
     file: Path,
     title: str,
     summary: str | None,
-    deposit: int,
+    deposit: int | None,
     changes: tuple[tuple[str, str, int], ...],
 ) -> None:
     """Write a proposal that changes parameters, or a text if there are no changes."""
+    from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryParamsRequest, QueryParamsResponse
+
     from domain.genesis import DENOM
     from domain.gov.messages import MsgUpdateParams
     from domain.gov.moves import GOV_POT
 
+    if deposit is None:
+        params = ask(context, f"{_SERVICE}Params", QueryParamsRequest(params_type="deposit"), QueryParamsResponse)
+        deposit = int(params["params"]["min_deposit"][0]["amount"])
     message = {
         "@type": MsgUpdateParams.URL,
         "authority": GOV_POT.address,

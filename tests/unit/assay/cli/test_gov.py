@@ -100,6 +100,16 @@ def test_votes_that_are_refused(home: Path, words: tuple[str, ...]) -> None:
     assert run(home, "tx", "gov", *words, "--from", "alice").code == 2
 
 
+def test_a_draft_has_the_deposit_that_the_chain_asks_for(home: Path, node: SoloNode) -> None:
+    draft = home / "draft.json"
+    assert run(home, "tx", "gov", "draft-proposal", draft, "--title", "A", node=node).code == 0
+    needed = run(home, "query", "gov", "params", node=node).json["params"]["min_deposit"][0]
+    assert json.loads(draft.read_text())["deposit"] == needed["amount"] + needed["denom"]
+    ran = run(home, "tx", "gov", "draft-proposal", home / "other.json", "--title", "A")
+    assert ran.code != 0
+    assert not (home / "other.json").exists()
+
+
 @pytest.mark.parametrize("text", ["", "ttl_max=1", "market.ttl_max", "market.ttl_max=-1", "market.ttl_max=1.5"])
 def test_changes_that_are_refused(home: Path, text: str) -> None:
     ran = run(home, "tx", "gov", "draft-proposal", home / "draft.json", "--title", "A", "--change", text)
