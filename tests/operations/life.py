@@ -16,6 +16,7 @@ from domain.disputes.queries import DisputesRequest
 from domain.hashing import merkle_root
 from domain.keys import ShareRef
 from domain.ledger.messages import MsgDepositBond
+from domain.legs.messages import MsgAckState, MsgStopOrder
 from domain.legs.records import Leg, LegState
 from domain.market.queries import OrdersRequest
 from domain.market.records import OrderState
@@ -37,6 +38,8 @@ DELIVERED = 0.5
 """Part of the shares that have a content, which can be delivered."""
 SPOILT = 0.3
 """Part of the deliveries that are noise."""
+STOPS = 0.05
+"""Chance in a block that a validator stops a leg that has a verified round."""
 ODDS = 0.3
 """Part of the messages that could be sent in a block and are."""
 
@@ -110,11 +113,18 @@ class Life:
             found += [MsgDepositBond(name, COINS // 10) for name in self.consumers]
         found += self._openings_due()
         for order in self.market.chain.ask(OrdersRequest("", "", 0, 0, b"")).orders:
+            of_order = self.market.all_of(order.id)
+            found += self._answers(of_order)
             if order.state in (OrderState.RUNNING, OrderState.PROVEN):
-                of_order = self.market.all_of(order.id)
                 for make in (self._deliveries, self._inclusions, self._challenges, self._stands, self._others):
                     found += make(of_order)
         return [*found, *self._witnesses()]
+
+    def _answers(self, found: OrderResponse) -> Iterator[Message]:
+        """Yield answers about the states of failed legs whose part waits."""
+        for leg in found.legs:
+            if leg.part and self.dice.random() < ODDS / 3:
+                yield MsgAckState(found.order.consumer, leg.order_id, leg.number, self.dice.random() < 0.5)
 
     def _some(self, items: Sequence[T]) -> Iterator[T]:
         return (item for item in items if self.dice.random() < ODDS)
@@ -229,7 +239,7 @@ class Life:
                 yield MsgStand(share.claim.provider, *own, trace.roots)
 
     def _others(self, found: OrderResponse) -> Iterator[Message]:
-        """Yield appeals, waivers, and complaints that a result was never served."""
+        """Yield appeals, waivers, complaints that a result was never served, and ends of legs with verified rounds."""
         order, clock = found.order, self.market.chain.clock
         for panel in found.panels:
             if panel.awaits_appeal and clock < panel.appeal_until and self.dice.random() < ODDS:
@@ -241,6 +251,9 @@ class Life:
         if order.challenges.wait and self.dice.random() < ODDS:
             name = self.dice.choice((order.consumer, *self.market.validators))
             yield MsgWaive(name, order.id, leg.number, self.dice.randrange(leg.first_round, leg.end_round))
+        is_begun = leg.state is LegState.RUNNING and any(closed.verified for closed in found.rounds_of(leg.number))
+        if is_begun and self.dice.random() < STOPS:
+            yield MsgStopOrder(leg.validator, order.id, leg.number)
         verified = [closed for closed in found.rounds_of(leg.number) if closed.verified and closed.ciphertext_root]
         if verified and leg.is_live and self.dice.random() < ODDS:
             yield MsgNeverServed(order.consumer, order.id, leg.number, verified[-1].round)

@@ -20,6 +20,7 @@ from domain.block import Misbehaviour, MisbehaviourKind, TxResult
 from domain.errors import TX_DECODE, Refusal
 from domain.ledger.messages import MsgWithdrawBond
 from domain.legs.messages import MsgDeclineOrder, MsgStopOrder
+from domain.legs.records import Leg
 from domain.market.messages import MsgCancelOrder, MsgChangeBid, MsgSubmitOrder, MsgWithdrawBid
 from domain.market.queries import OrdersRequest
 from domain.market.records import ChallengeTerms, OrderState
@@ -74,6 +75,10 @@ LEAVING = (
     MsgWithdrawBond,
 )
 """Messages that leave the market or end an order."""
+PROMISE = 10**12
+"""FLOP/s and bytes/s that a validator promises again from time to time."""
+MIXED = 0.2
+"""Part of the blocks in which random messages come before those of orders."""
 BENDS = 0.06
 """Part of the transactions that are wrong as transactions."""
 
@@ -131,9 +136,14 @@ class BusyWorld(World):
                 messages.append(self.some_order())
             if self.dice.random() < 0.2:
                 messages.append(bid(self.dice.choice(self.market.validators), capacity=10**12))
+            # Random promises are mostly so low that no order could be audited in time.
+            messages.append(MsgPromiseAudits(self.dice.choice(self.market.validators), PROMISE, PROMISE))
             messages += self.life.messages()
-            messages += [self._operation() for _ in range(self.count)]
             self.dice.shuffle(messages)
+            messages += [self._operation() for _ in range(self.count)]
+            # A random message that is refused before it uses its sequence keeps its sender's later ones out of a block.
+            if self.dice.random() < MIXED:
+                self.dice.shuffle(messages)
             self._change_presence()
             result = self.chain.block(
                 *(txs := self._txs(messages)),
@@ -146,11 +156,18 @@ class BusyWorld(World):
             yield
 
     def some_order(self) -> Message:
-        """Return an order. Rounds of half of the orders wait for challenges, some of them of everybody."""
+        """Return an order. Rounds of half of the orders wait for challenges, some of them of everybody. Most deadlines
+        leave time for all stages of a panel.
+        """
         order, dice = super().some_order(), self.life.dice
         assert isinstance(order, MsgSubmitOrder)
         wait, anyone = dice.choice((0, 0, 5, 20)), dice.random() < 0.2
-        return replace(order, challenges=ChallengeTerms(anyone=anyone, wait=wait))
+        deadline = dice.choice((order.deadline, 600, 1_200))
+        return replace(order, challenges=ChallengeTerms(anyone=anyone, wait=wait), deadline=deadline)
+
+    def next_step(self, order_id: bytes, leg: Leg) -> Message | None:
+        """Return the next message of a leg's validator; None if it is a person that has become a validator."""
+        return super().next_step(order_id, leg) if leg.validator in self.market.clusters else None
 
     def new_trace(self, order_id: bytes, slot: int) -> Trace:
         """Return a share of a slot, which often has a content that can be delivered."""

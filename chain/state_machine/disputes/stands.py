@@ -22,13 +22,13 @@ from chain.state_machine.proof.panels import open_stand_panel
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.shares import change_share, get_last_issue, make_commitment
 from chain.state_machine.proof.stands import is_by_provider
-from chain.state_machine.proof.tables import SHARES, WRONG_PROVIDERS
+from chain.state_machine.proof.tables import ROUNDS, SHARES, WRONG_PROVIDERS
 from chain.state_machine.store import Overlay
 from domain.amount import in_assay, price_floor
 from domain.disputes.events import StandOpened
 from domain.disputes.messages import MsgStand
 from domain.disputes.records import Dispute, DisputeState
-from domain.errors import BAD_FIELD, BAD_PROOF, INSUFFICIENT_BOND, NOT_FOUND, NOT_YOURS, WRONG_STATE, Refusal
+from domain.errors import BAD_FIELD, BAD_PROOF, INSUFFICIENT_BOND, NOT_FOUND, NOT_YET, NOT_YOURS, WRONG_STATE, Refusal
 from domain.keys import ShareRef
 from domain.ledger.records import CHALLENGE_SLOT, BondKind, BondRow
 from domain.legs.records import Leg
@@ -89,6 +89,9 @@ def _check_share(ctx: Context, order: Order, leg: Leg, closed: Round, share: Sha
     if share.stand or not can_stand(share):
         reason = "stands already, or was not received by its validator, or was rejected as unanswered"
         raise Refusal(WRONG_STATE, "issue", reason, "stand once, for a share that its validator had")
+    if share.state is ShareState.ACCEPTED and not ROUNDS.has(ctx.store, *closed.key):
+        reason = "is left open since its leg failed, and its shares are not dropped yet"
+        raise Refusal(NOT_YET, "round", reason, "send the stand again when the share has the event share.rejected")
     by_validator = closed.void and closed.by_validator
     if not is_mismatch(share) and not by_validator and not may_claim(ctx, order, leg, closed):
         reason = "is neither void nor left open by the fault of its validator, nor void by that of another provider"

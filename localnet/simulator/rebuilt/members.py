@@ -143,11 +143,12 @@ def _(change: BondWithdrawing, books: Rebuilt) -> None:
 
 @take.register
 def _(change: BondReleased, books: Rebuilt) -> None:
-    # The entry that waits longest comes first.
+    # Those whose time is over come first. If governance shortens the time, these are not always the oldest ones.
     known, left = books.bonds[change.owner], change.amount
-    waiting = known.withdrawals
-    while left > 0:
-        left -= waiting[0].amount
-        waiting = waiting[1:]
+    waiting = list(known.withdrawals)
+    for each in sorted(waiting, key=lambda withdrawal: withdrawal.release_at):
+        if left > 0:
+            left -= each.amount
+            waiting.remove(each)
     assert left == 0, f"{change.owner} gets a part of a withdrawal"
-    books.bonds[change.owner] = replace(known, withdrawals=waiting)
+    books.bonds[change.owner] = replace(known, withdrawals=tuple(waiting))

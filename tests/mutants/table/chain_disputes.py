@@ -5,6 +5,14 @@ from tests.mutants.tests import APPEALS, CHALLENGES, LEAVING, LEFT_OPEN, STANDS
 
 MUTANTS = (
     Mutant(
+        "stands-before-shares-are-dropped",
+        "a provider stands in the block in which its leg fails, and every node ends",
+        "chain/state_machine/disputes/stands.py",
+        "if share.state is ShareState.ACCEPTED and not ROUNDS.has(ctx.store, *closed.key):",
+        "if False:",
+        (LEFT_OPEN,),
+    ),
+    Mutant(
         "stand-twice",
         "a share stands as often as its provider likes",
         "chain/state_machine/disputes/stands.py",

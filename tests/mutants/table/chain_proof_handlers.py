@@ -105,6 +105,14 @@ MUTANTS = (
         ("tests/unit/chain/state_machine/proof/handlers/test_close_round.py",),
     ),
     Mutant(
+        "issue-zero-is-accepted",
+        "a validator accepts a share that is not there, and every node ends",
+        "chain/state_machine/proof/handlers/accept_shares.py",
+        "if not live or live != accepted.issue:",
+        "if live != accepted.issue:",
+        ("tests/unit/chain/attacks/test_a_share_that_is_not_there.py",),
+    ),
+    Mutant(
         "accepted-twice",
         "a share counts as often as it is accepted, so that a round closes without a slot",
         "chain/state_machine/proof/handlers/accept_shares.py",

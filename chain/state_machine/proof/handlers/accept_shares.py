@@ -65,7 +65,8 @@ def _check_named(ctx: Context, order: Order, leg: Leg, accepted: AcceptedShare) 
         served = f"the leg serves slots {leg.first_slot} to {leg.end_slot - 1}"
         reason = f"have a share of slot {accepted.slot}, but {served}"
         raise Refusal(NOT_FOUND, "shares", reason, "list only shares of these slots")
-    if get_live_issue(ctx, leg.open_round, accepted.slot) != accepted.issue:
+    live = get_live_issue(ctx, leg.open_round, accepted.slot)
+    if not live or live != accepted.issue:  # a slot without a live share has the issue 0
         reason = f"share {accepted.slot}/{accepted.issue} is not committed in this round, or was rejected"
         raise Refusal(NOT_FOUND, "shares", reason, "list only committed shares that were not rejected")
     problem = check_roots(order.terms, accepted.roots)

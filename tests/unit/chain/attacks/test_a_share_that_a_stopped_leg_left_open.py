@@ -14,7 +14,7 @@ from chain.state_machine.registry.tables import VALIDATORS
 from domain.disputes.messages import MsgStand
 from domain.disputes.queries import DisputesRequest
 from domain.disputes.records import Dispute, DisputeState
-from domain.errors import BAD_PROOF, DEADLINE_PASSED, NOT_FOUND, WRONG_STATE
+from domain.errors import BAD_PROOF, DEADLINE_PASSED, NOT_FOUND, NOT_YET, WRONG_STATE
 from domain.legs.messages import MsgStopOrder
 from domain.legs.reasons import LegEnd
 from domain.legs.records import Leg
@@ -104,6 +104,20 @@ def stake(market: DeliveryMarket, name: str = "v0") -> int:
 
 def seats_pay(market: DeliveryMarket) -> int:
     return sum(int(event.get("paid")) for event in market.chain.seen("panel.paid"))
+
+
+def test_a_stand_in_the_block_in_which_the_leg_fails_comes_too_early() -> None:
+    """The shares are dropped after it. Every node used to end in this block."""
+    market, order_id, trace, _ = begun()
+    message = market.accept_message(order_id)
+    market.chain.ok(replace(message, shares=message.shares[:1]))
+    chain = market.chain
+    stopped, early = chain.block(chain.tx(MsgStopOrder("v0", order_id, 1)), chain.tx(stand(trace))).tx_results
+    assert (stopped.code, early.code) == (0, NOT_YET.number)
+    assert "not dropped yet" in early.log
+    chain.block()
+    chain.ok(stand(trace))
+    assert decide(market, trace) is DisputeState.UPHELD
 
 
 def test_a_share_that_was_accepted_is_paid_what_it_would_have_earned() -> None:
