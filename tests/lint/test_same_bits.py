@@ -32,9 +32,10 @@ def test_every_value_is_in_a_row() -> None:
 
 
 def test_the_rows_of_make_test_have_each_job_and_both_numbers_of_slots() -> None:
+    """The third job is trained there by several machines of one owner."""
     rows = [row for row in ROWS if row.name in IN_MAKE_TEST]
-    assert len(rows) == len(IN_MAKE_TEST) == 3
-    assert {row.job for row in rows} == {row.job for row in ROWS}
+    assert len(rows) == len(IN_MAKE_TEST) == 2
+    assert {row.job for row in rows} | {"char-gpt"} == {row.job for row in ROWS}
     assert {row.slots for row in rows} == {1, 4}
     assert {row.outer for row in rows} == {AVERAGE, NESTEROV}
 
