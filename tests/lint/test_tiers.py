@@ -52,6 +52,9 @@ OPENINGS = {
         "validator/decide/traces.py",
         '(compute_trace_root(leaves) if leaves else b"") != roots.trace_root',
     ),
+    # An alarm decides nothing: it only makes a validator replay more of its own choice.
+    ("validator/decide/alarms.py", "one.boundary_root == other.boundary_root"),
+    ("validator/decide/alarms.py", "other.packet.roots.update_root == packet.roots.update_root"),
     # States that are sent on have to hash to what is looked for.
     ("validator/work/loaded.py", "boundary_root(*opened.roots, asked.metrics) == asked.root"),
     ("validator/work/loaded.py", "state_tree(state).root != file.root"),
