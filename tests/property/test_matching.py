@@ -28,7 +28,7 @@ from tests.property.matching_twin import (
 from tests.support.small_book import small_bounds
 from tests.support.whole_book import failing, fitting
 
-BOOKS = 1_200
+BOOKS = 2_000
 NAMES = tuple(row.name for row in CONDITIONS)
 
 
