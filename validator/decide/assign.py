@@ -140,7 +140,6 @@ def new_work(
     if local_in is None:
         raise AssertionError("work is assigned, although the payload is not loaded")
     longest = _patience(local, view, leg, provider, before, issue)
-    picks = _own_picks(view, leg, slot, issue)
     return SlotWork(
         slot=slot,
         issue=issue,
@@ -151,8 +150,8 @@ def new_work(
         deliver_by=0,
         packet=None,
         open_by=0,
-        picks=picks[:OWN_PICKS],
-        spare=picks[OWN_PICKS:],
+        picks=pick_segments(view, leg, slot, issue, "assay/own-picks", OWN_PICKS),
+        spare=pick_segments(view, leg, slot, issue, "assay/alarm-picks", ALARM_PICKS),
         expected=_expected(view, provider, share_work(view.on_chain.order.terms)),
         anchors=anchors_of(view, leg),
         openings=(),
@@ -210,15 +209,14 @@ def _expected(view: View, provider: str, work: int) -> int:
     return int(worker.seconds(1, work)) if worker is not None and worker.speed else 0
 
 
-def _own_picks(view: View, leg: Leg, slot: int, issue: int) -> tuple[int, ...]:
-    """Return the segments that the validator replays by its own choice, drawn with its secret.
+def pick_segments(view: View, leg: Leg, slot: int, issue: int, tag: str, count: int) -> tuple[int, ...]:
+    """Return segments of a share that the validator replays by its own choice, drawn with its secret and a tag.
 
-    The first ``OWN_PICKS`` are always replayed, the others if there is an alarm.
+    Each kind of pick has its own draw. A draw is sorted, so the first numbers of a larger one would be low.
     """
     numbers = (leg.number, leg.round, slot, issue)
-    seed = hash_fields("assay/own-picks", view.secret, leg.order_id, *(u32(n) for n in numbers))
-    segments = share_segments(view.on_chain.order.terms)
-    return draw(seed, segments, OWN_PICKS + ALARM_PICKS)
+    seed = hash_fields(tag, view.secret, leg.order_id, *(u32(n) for n in numbers))
+    return draw(seed, share_segments(view.on_chain.order.terms), count)
 
 
 def anchors_of(view: View, leg: Leg) -> tuple[int, ...]:

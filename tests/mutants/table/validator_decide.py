@@ -10,6 +10,14 @@ _OUTGOING = "tests/unit/validator/test_outgoing.py"
 
 MUTANTS = (
     Mutant(
+        "low-picks",
+        "the segment that is always replayed is one of the first",
+        "validator/decide/assign.py",
+        'issue, "assay/own-picks", OWN_PICKS),',
+        'issue, "assay/own-picks", OWN_PICKS + 1)[:1],',
+        (_ALARMS,),
+    ),
+    Mutant(
         "alarms-change-nothing",
         "an alarm does not make a validator replay more",
         "validator/decide/rounds.py",

@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 from domain.keys import ShareKey
 from domain.proof.records import ShareRoots
 from link.types import ShareDelivery, ShareSubmission, TraceBoundary
+from pol.rules.schedule import share_segments
 from tests.support.chain_market import digest
-from tests.unit.validator.support import ORDER_ID, claim_of, share_of, state
+from tests.unit.validator.support import ORDER_ID, TERMS, chain, claim_of, leg, loaded, share_of, state, view
 from tests.unit.validator.test_records import work
 from validator.decide.alarms import Alarm, find_alarms, ordered
+from validator.decide.assign import new_work
 from validator.decide.records import LocalOrder, LocalRound, SlotWork, new_order
 from validator.decide.rounds import duty_of
 
@@ -118,3 +120,10 @@ def test_more_of_a_share_with_an_alarm_is_replayed() -> None:
     share = share_of(ShareSubmission(claim_of(record(0.5), own, own.packet), bytes(64)))
     assert duty_of(own, share) == (0, 1, SEGMENTS)
     assert duty_of(replace(own, alarms=("quick",)), share) == (0, 1, 2, 3, SEGMENTS)
+
+
+def test_any_segment_may_be_the_one_that_is_always_replayed() -> None:
+    """Otherwise a provider knows which segments it need not train."""
+    own = leg()
+    made = {new_work(loaded(), view(chain(), secret=digest(at)), own, 0, "p0", 0).picks for at in range(60)}
+    assert made == {(segment,) for segment in range(share_segments(TERMS))}
