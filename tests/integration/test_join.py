@@ -63,6 +63,7 @@ def give_key(source: Path, target: Path) -> None:
 
 
 @pytest.mark.network
+@pytest.mark.nightly  # test_seven.py has founders and followers, too; the next test has one that joins
 def test_two_found_a_chain_and_a_third_follows_it(tmp_path: Path) -> None:
     alpha, beta, gamma, copy = (tmp_path / name for name in ("alpha", "beta", "gamma", "copy"))
     assert assay("keys", "add", "op", "--keyring", "test", home=alpha).code == 0
