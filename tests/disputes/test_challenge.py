@@ -31,7 +31,6 @@ def is_audited(on_chain: OrderResponse) -> bool:
     return panel is not None and panel.is_decided
 
 
-@pytest.mark.nightly  # challenges are in scenarios, and the command's parts in unit tests
 def test_recomputing_places_and_a_false_challenge(tmp_path: Path) -> None:
     params = quick_params(round_window=WINDOW)
     # One round: the order waits for a window after each of them, and for another one before it settles.
