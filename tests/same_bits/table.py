@@ -67,7 +67,7 @@ ROWS = (
     Row("lstm-provider", "lstm", (SLOW, SLOW, NUMPY, TORCH, NUMPY), 4, NESTEROV, kill_provider=True),
 )
 IN_MAKE_TEST = ("digits-unlike", "lstm-validator")
-"""What ``make test`` runs: slots of both numbers. ``make nightly`` runs all rows."""
+"""The rows that ``make test`` runs, one with each number of slots. ``make nightly`` runs all rows."""
 
 
 def spec_of(row: Row) -> JobSpec:

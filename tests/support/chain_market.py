@@ -594,6 +594,16 @@ class Market:
                 found.append(SeatAnswer(number, AnswerKind.FINISHED, root, made, 0, earlier))
         return tuple(found)
 
+    def wrong_at(self, order_id: bytes, round: int, number: int) -> tuple[SeatAnswer, ...]:
+        """Return the right answers, but for one place that of other work."""
+        made = digest("other work")
+        return tuple(
+            replace(answer, root=digest("elsewhere"), digest=made, earlier=(made,) * len(answer.earlier))
+            if answer.place == number
+            else answer
+            for answer in self.answers(order_id, round)
+        )
+
     def leaves(self, order_id: bytes, round: int = 0) -> tuple[ShownLeaf, ...]:
         """Return the leaves of the accepted traces behind the segments of the open stage."""
         panel = self.panel(order_id, round)

@@ -53,23 +53,10 @@ class CoverMarket(Market):
                 continue
             share = SHARES.must(self.chain.overlay(), *panel.round_key.share(where.slot, where.issue))
             if where.segment not in share.drawn:
-                self.say_all(order_id, partial(self._wrong_at, order_id, round, number), round)
+                self.say_all(order_id, partial(self.wrong_at, order_id, round, number), round)
                 return self.trace_of(order_id, panel.leg, round, ShareRef(where.slot, where.issue))
         self.answer_all(order_id, round)
         return None
-
-    def _wrong_at(self, order_id: bytes, round: int, number: int) -> tuple[SeatAnswer, ...]:
-        return tuple(
-            replace(
-                answer,
-                root=digest("elsewhere"),
-                digest=digest("other work"),
-                earlier=(digest("other work"),) * len(answer.earlier),
-            )
-            if answer.place == number
-            else answer
-            for answer in self.answers(order_id, round)
-        )
 
     def panel_at(self, key: PanelKey) -> Panel:
         """Return a panel of any leg."""

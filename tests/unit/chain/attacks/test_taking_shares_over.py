@@ -23,8 +23,8 @@ from domain.market.messages import MsgWithdrawBid
 from domain.market.reasons import CloseReason
 from domain.params import local_params
 from domain.proof.reasons import ShareReason
-from domain.proof.records import AuditKind, SeatAnswer, Share, ShareState
-from tests.support.chain_market import BOND, Market, digest, make_terms, submit
+from domain.proof.records import AuditKind, Share, ShareState
+from tests.support.chain_market import BOND, Market, make_terms, submit
 
 MISMATCH = ShareReason.SEGMENT_MISMATCH
 
@@ -40,20 +40,6 @@ def started(
     return market, market.run(order)
 
 
-def wrong_at(market: Market, order_id: bytes, round: int, number: int) -> tuple[SeatAnswer, ...]:
-    return tuple(
-        replace(
-            answer,
-            root=digest("elsewhere"),
-            digest=digest("other work"),
-            earlier=(digest("other work"),) * len(answer.earlier),
-        )
-        if answer.place == number
-        else answer
-        for answer in market.answers(order_id, round)
-    )
-
-
 def find_wrong(market: Market, order_id: bytes, round: int) -> int | None:
     """Let the panel of a closed round find a segment wrong for which only the provider is liable; return its slot.
 
@@ -66,7 +52,7 @@ def find_wrong(market: Market, order_id: bytes, round: int) -> int | None:
         if where.kind is AuditKind.SEGMENT:
             share = SHARES.must(market.chain.overlay(), *panel.round_key.share(where.slot, where.issue))
             if where.segment not in share.drawn:
-                market.say_all(order_id, partial(wrong_at, market, order_id, round, number), round)
+                market.say_all(order_id, partial(market.wrong_at, order_id, round, number), round)
                 return where.slot
     market.answer_all(order_id, round)
     return None

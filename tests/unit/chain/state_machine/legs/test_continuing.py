@@ -15,8 +15,8 @@ from domain.market.messages import MsgWithdrawBid
 from domain.market.reasons import CloseReason
 from domain.market.records import OrderState
 from domain.params import local_params
-from domain.proof.records import AuditKind, SeatAnswer
-from tests.support.chain_market import Market, digest, make_terms, submit
+from domain.proof.records import AuditKind
+from tests.support.chain_market import Market, make_terms, submit
 
 STEPS = 12
 
@@ -36,24 +36,10 @@ def faulty(market: Market, order_id: bytes) -> bool:
         if where.kind is AuditKind.SEGMENT:
             share = SHARES.must(market.chain.overlay(), *panel.round_key.share(where.slot, where.issue))
             if where.segment not in share.drawn:
-                market.say_all(order_id, partial(wrong_at, market, order_id, round, number), round)
+                market.say_all(order_id, partial(market.wrong_at, order_id, round, number), round)
                 return True
     market.answer_all(order_id, round)
     return False
-
-
-def wrong_at(market: Market, order_id: bytes, round: int, number: int) -> tuple[SeatAnswer, ...]:
-    return tuple(
-        replace(
-            answer,
-            root=digest("elsewhere"),
-            digest=digest("other work"),
-            earlier=(digest("other work"),) * len(answer.earlier),
-        )
-        if answer.place == number
-        else answer
-        for answer in market.answers(order_id, round)
-    )
 
 
 def started(rounds: int = 12, *, rematch: bool = True) -> tuple[Market, bytes]:

@@ -239,7 +239,7 @@ def test_no_place_is_decided_before_all_digests_are_clear() -> None:
 
 
 def test_the_last_stage_judges_digests_by_stake() -> None:
-    """Where no other seat is left, two thirds of the seats may hold more than half of the stake, or less."""
+    """Two thirds of the seats may hold less than half of the stake. No other seat is left that could tell."""
     said = votes(answer(), answer(), answer(found="nothing"))
     assert decide(said, is_last=True, stake=3) == RIGHT
     assert judge(said, is_last=True) == "RRX"
