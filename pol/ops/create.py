@@ -6,6 +6,7 @@ import numpy as np
 
 from pol.limits import MAX_SITE
 from pol.ops import philox
+from pol.ops.indices import Indices
 from pol.ops.primitive import (
     Attribute,
     Attributes,
@@ -19,7 +20,6 @@ from pol.ops.primitive import (
 )
 from pol.ops.shape import element
 from pol.ops.splits import Axis, Split, Way, resized
-from pol.state.arrays import Array
 from pol.values import TensorType
 
 
@@ -60,14 +60,14 @@ def _any_dim(operands: Operands, attributes: Attributes, result: TensorType) -> 
         yield Way(size, (None,) * len(operands), Axis(dim))
 
 
-def _some_numbers(site: Site, axis: Axis, positions: Array) -> Function:
-    return lambda: positions
+def _some_numbers(site: Site, axis: Axis, indices: Indices) -> Function:
+    return indices.array
 
 
-def _some_drawn(site: Site, axis: Axis, positions: Array) -> Function:
+def _some_drawn(site: Site, axis: Axis, indices: Indices) -> Function:
     """Return the function that draws only some elements. A word depends on its own position alone."""
     seed, stream = site.seed, site.attrs["site"]
-    numbers = np.arange(site.result.elements).reshape(site.result.shape).take(positions, axis.dim)
+    numbers = indices.take(np.arange(site.result.elements).reshape(site.result.shape), axis.dim)
     return lambda step: philox.uniform_at(seed, stream, int(step), numbers)
 
 

@@ -7,6 +7,7 @@ import numpy as np
 
 from pol.errors import OutOfRange
 from pol.limits import MAX_RANK
+from pol.ops.indices import Indices
 from pol.ops.primitive import (
     FLOATS,
     FLOPS_PER_RUN,
@@ -68,17 +69,14 @@ def _add_rows(site: Site) -> Function:
     return run
 
 
-def _add_own_rows(site: Site, axis: Axis, rows: Array) -> Function:
+def _add_own_rows(site: Site, axis: Axis, rows: Indices) -> Function:
     """Return the function that adds only some ``rows`` of the result. Each gets its summands in the order of the
     index.
     """
-    count = site.attrs["rows"]
-    own = np.full(count, -1, np.int64)
-    own[rows] = np.arange(len(rows))
 
     def run(index: Array, values: Array) -> Array:
-        _check_rows(index, count)
-        numbers = own[index.reshape(-1)]
+        _check_rows(index, site.attrs["rows"])
+        numbers = rows.find(index.reshape(-1))
         chosen = numbers >= 0
         summands = values.reshape(index.size, -1)[chosen] if values.size else values.reshape(index.size, 0)[chosen]
         result = TensorType("f32", (len(rows), *site.result.shape[1:]))

@@ -77,8 +77,8 @@ Ways = Callable[[Operands, Attributes, TensorType], Iterable[Way]]
 Fit = Callable[[Attributes, Way, Operands, TensorType], Attributes]
 """A function of attributes, way, and the types of a machine's pieces that returns the attributes for these pieces."""
 Local = Callable[[Any, Axis, Any], Callable[..., Any]]
-"""A function of site, axis and positions along this axis that returns the function which computes these positions of
-the result."""
+"""A function of site, axis and indices along this axis (:data:`pol.ops.indices.Indices`) that returns the function
+which computes these indices of the result."""
 
 
 def unchanged(attributes: Attributes, way: Way, operands: Operands, result: TensorType) -> Attributes:

@@ -17,6 +17,7 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from pol.ops.indices import Indices, Residues, join
 from pol.ops.order import nowhere
 from pol.ops.primitive import Site
 from pol.ops.product import BLOCK, integer_sums, largest_digit, magnitudes, scales
@@ -25,7 +26,7 @@ from pol.ops.shape import outside
 from pol.ops.splits import Axis, Exchange, Split, Way
 from pol.ops.table import PRIMITIVES
 from pol.ops.windows import WindowColumns
-from pol.split.pieces import join, positions_of, residue_rows, with_size
+from pol.split.pieces import with_size
 from pol.state.arrays import NUMPY_DTYPES, Array, dtype_name
 from pol.values import ITEM_SIZE, TensorType
 
@@ -97,10 +98,10 @@ class Task:
     outer: int = 1
 
     @property
-    def rows(self) -> list[Array]:
+    def rows(self) -> list[Residues]:
         """The rows of each machine."""
         each = range(self.machines)
-        return [residue_rows(self.way.rows, machine, self.machines, self.inner, self.outer) for machine in each]
+        return [Residues(self.way.rows, machine, self.machines, self.inner, self.outer) for machine in each]
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,7 @@ class Share:
     ``sums`` computes the exact sums of products on this machine, as :func:`pol.ops.product.integer_sums` does.
     """
 
-    rows: Array
+    rows: Indices
     operands: tuple[Array, ...]
     sums: IntegerSums = integer_sums
 
@@ -120,7 +121,7 @@ def piece_site(task: Task, share: Share) -> Site:
     operands = tuple(TensorType(dtype_name(value, task.op), value.shape) for value in share.operands)
     result, axis = task.site.result, task.way.result
     if axis is not None:
-        result = with_size(result, axis.dim, len(positions_of(axis, share.rows, task.way)))
+        result = with_size(result, axis.dim, len(share.rows.along(axis, task.way)))
     attrs = task.split.fit(task.site.attrs, task.way, operands, result)
     return replace(task.site, attrs=attrs, operands=operands, result=result)
 
@@ -130,12 +131,12 @@ def compute_piece(task: Task, share: Share) -> Array:
     axis = task.way.result
     assert axis is not None, "a result without an axis needs an exchange"
     if task.split.local is not None:
-        function = task.split.local(task.site, axis, positions_of(axis, share.rows, task.way))
+        function = task.split.local(task.site, axis, share.rows.along(axis, task.way))
         return np.asarray(function(*share.operands), order="C")
     return _reference(task, share)
 
 
-def take_part(task: Task, place: int, owner: int, own: Share, rows: Sequence[Array]) -> Moves[Array | None]:
+def take_part(task: Task, place: int, owner: int, own: Share, rows: Sequence[Indices]) -> Moves[Array | None]:
     """Run one machine's part of a task with an exchange. Return the whole result at the owner, and None elsewhere.
 
     ``place`` is the number of this machine in the task, and ``owner`` that of the owner. ``rows`` are the rows of each
@@ -171,10 +172,10 @@ def _gather(place: int, own: Message, forms: Sequence[Forms]) -> Moves[list[Mess
     return messages
 
 
-def piece_types(task: Task, rows: Array) -> list[TensorType]:
+def piece_types(task: Task, rows: Indices) -> list[TensorType]:
     """Return the types of the pieces of the operands at a machine with these rows."""
     return [
-        value if axis is None else with_size(value, axis.dim, len(positions_of(axis, rows, task.way)))
+        value if axis is None else with_size(value, axis.dim, len(rows.along(axis, task.way)))
         for value, axis in zip(task.site.operands, task.way.operands, strict=True)
     ]
 
@@ -222,7 +223,8 @@ def _integer_products(task: Task, share: Share, agreed: Message) -> Message:
     if blocks == 1:
         sums = share.sums(bits, left, right, (of_left, of_right))[None]
     else:
-        numbers = [share.rows // BLOCK == block for block in range(blocks)]
+        rows = share.rows.array()
+        numbers = [rows // BLOCK == block for block in range(blocks)]
         parts = [(left[..., own], right[..., own, :]) for own in numbers]
         sums = np.stack([share.sums(bits, *part, (of_left, of_right)) for part in parts])
     return _planes(sums, width)
@@ -256,7 +258,9 @@ def _add_planes(totals: Array, planes: Message) -> None:
         first += plane.dtype.itemsize
 
 
-def _rounded_once(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
+def _rounded_once(
+    task: Task, rows: Sequence[Indices], own: Share, agreed: Message, partials: Sequence[Message]
+) -> Array:
     left, right = (scales(largest, task.site.attrs["bits"])[1] for largest in agreed)
     _, blocks, _ = _summed(task)
     sums = np.zeros((blocks, *task.site.result.shape), np.int64)
@@ -314,7 +318,7 @@ def _power_of_two(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-def _trunk(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
+def _trunk(task: Task, rows: Sequence[Indices], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     _, _, after = _dims(task)
     block = halve(np.stack([branch for (branch,) in partials]))[0]
     x = halve(block)[0]
@@ -332,11 +336,11 @@ def _branch_size(task: Task, operands: Sequence[TensorType]) -> int:
 # Exact sums and largest elements, which have no order.
 
 
-def _added(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
+def _added(task: Task, rows: Sequence[Indices], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     return np.asarray(np.add.reduce([part for (part,) in partials]))
 
 
-def _largest(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
+def _largest(task: Task, rows: Sequence[Indices], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     return np.asarray(np.maximum.reduce([part for (part,) in partials]))
 
 
@@ -347,10 +351,10 @@ def _result_size(task: Task, operands: Sequence[TensorType]) -> int:
 def _largest_and_index(task: Task, share: Share, agreed: Message) -> Message:
     (x,) = share.operands
     dim, keepdim = task.site.attrs["dim"], task.site.attrs["keepdim"]
-    return np.asarray(x.max(dim, keepdims=keepdim)), share.rows[_reference(task, share)]
+    return np.asarray(x.max(dim, keepdims=keepdim)), share.rows.array()[_reference(task, share)]
 
 
-def _first(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
+def _first(task: Task, rows: Sequence[Indices], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     values, indices = (np.stack(part) for part in zip(*partials, strict=True))
     is_largest = values == np.maximum.reduce(values)
     first = np.where(is_largest, indices, task.way.rows).min(0)
@@ -366,29 +370,22 @@ def _largest_and_index_size(task: Task, operands: Sequence[TensorType]) -> int:
 # Rows of a table.
 
 
-def _local_numbers(task: Task, rows: Array) -> Array:
-    """Return the place of each row of the table in a machine's piece, or -1."""
-    numbers = np.full(task.way.rows, -1)
-    numbers[rows] = np.arange(len(rows))
-    return numbers
-
-
 def _own_rows(task: Task, share: Share, agreed: Message) -> Message:
     table, index = share.operands
     rows = task.way.rows
     if index.size and (index.min() < 0 or index.max() >= rows):
         raise outside(int(index[(index < 0) | (index >= rows)].flat[0]), rows)
-    numbers = _local_numbers(task, share.rows)[index]
+    numbers = share.rows.find(index)
     taken = np.zeros(task.site.result.shape, table.dtype)
     taken[numbers >= 0] = table[numbers[numbers >= 0]]
     return (taken,)
 
 
-def _picked(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
+def _picked(task: Task, rows: Sequence[Indices], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     index = own.operands[1]
     result = np.empty_like(partials[0][0])
     for theirs, (taken,) in zip(rows, partials, strict=True):
-        is_own = _local_numbers(task, theirs)[index] >= 0
+        is_own = theirs.find(index) >= 0
         result[is_own] = taken[is_own]
     return result
 
@@ -401,11 +398,16 @@ def _index_and_values(task: Task, share: Share, agreed: Message) -> Message:
     return share.operands
 
 
-def _in_order(task: Task, rows: Sequence[Array], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
+def _in_order(task: Task, rows: Sequence[Indices], own: Share, agreed: Message, partials: Sequence[Message]) -> Array:
     maker = PRIMITIVES[task.op].reference
     assert maker is not None, "add_rows has a reference"
     index, values = (
-        join([part[number] for part in partials], axis.dim, [positions_of(axis, theirs, task.way) for theirs in rows])
+        join(
+            [part[number] for part in partials],
+            axis.dim,
+            [theirs.along(axis, task.way) for theirs in rows],
+            task.site.operands[number].shape[axis.dim],
+        )
         for number, axis in enumerate(task.way.operands)
         if isinstance(axis, Axis)
     )
@@ -426,7 +428,7 @@ class Collective:
     """
 
     partial: Callable[[Task, Share, Message], Message]
-    finish: Callable[[Task, Sequence[Array], Share, Message, Sequence[Message]], Array]
+    finish: Callable[[Task, Sequence[Indices], Share, Message, Sequence[Message]], Array]
     partial_size: Callable[[Task, Sequence[TensorType]], int]
     claim: Callable[[Task, Share], Message] | None = None
     claim_size: Callable[[Task], int] = lambda task: 0

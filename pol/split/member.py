@@ -15,9 +15,10 @@ import numpy as np
 from pol.executor.interface import Backend, Compiled
 from pol.job.program import Node, Program, make_program
 from pol.limits import LIMITS
+from pol.ops.indices import Indices, join
 from pol.split.blocks import entries_of
 from pol.split.exchanges import In, Message, Moves, Out, Share, Task, compute_piece, forms_of_types, take_part
-from pol.split.pieces import Divided, cut, join
+from pol.split.pieces import Divided
 from pol.split.plan import WHOLE, HeldPart, Part, Plan, Run, Send, last_needs
 from pol.split.rows import task_of
 from pol.state.arrays import Array, array_from_bytes
@@ -52,7 +53,7 @@ class _Pieces:
     run: Run
     task: Task
     place: int
-    rows: Sequence[Array]
+    rows: Sequence[Indices]
     reads: Sequence[Key]
 
 
@@ -264,7 +265,7 @@ class Member:
             own[number, WHOLE] = whole
         if part.division is None:
             return whole
-        return cut(whole, part.division.dim, self._positions(number, part.division, part.machine))
+        return self._indices(number, part.division, part.machine).take(whole, part.division.dim)
 
     def _joined(self, own: Held, number: int) -> Array:
         division = self._plan.rows.division(self._program, number)
@@ -272,10 +273,11 @@ class Member:
         if division is None or any((number, Part(division, machine)) not in own for machine in machines):
             raise LookupError(f"machine {self.machine} needs value {number}, which the plan does not send")
         pieces = [own[number, Part(division, machine)] for machine in machines]
-        return join(pieces, division.dim, [self._positions(number, division, machine) for machine in machines])
+        indices = [self._indices(number, division, machine) for machine in machines]
+        return join(pieces, division.dim, indices, self._program.types[number].shape[division.dim])
 
-    def _positions(self, number: int, division: Divided, machine: int) -> Array:
-        return division.positions(self._program.types[number], machine, self._plan.rows.machines)
+    def _indices(self, number: int, division: Divided, machine: int) -> Indices:
+        return division.indices(self._program.types[number], machine, self._plan.rows.machines)
 
 
 def _name(number: int) -> str:

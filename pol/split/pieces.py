@@ -1,12 +1,10 @@
 """Pieces of values: which indices of a dimension a machine holds, and the shape of its piece."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
-from pol.ops.splits import Axis, Way
-from pol.state.arrays import Array
+from pol.ops.indices import Listed, Residues
 from pol.values import TensorType
 
 
@@ -23,14 +21,13 @@ class Division:
     inner: int = 1
     outer: int = 1
 
-    def positions(self, value: TensorType, machine: int, machines: int) -> Array:
-        """Return the indices that a machine holds, in ascending order."""
-        return residue_rows(value.shape[self.dim], machine, machines, self.inner, self.outer)
+    def indices(self, value: TensorType, machine: int, machines: int) -> Residues:
+        """Return the indices that a machine holds."""
+        return Residues(value.shape[self.dim], machine, machines, self.inner, self.outer)
 
     def piece(self, value: TensorType, machine: int, machines: int) -> TensorType:
         """Return the type of a machine's piece."""
-        blocks = value.shape[self.dim] // (self.inner * self.outer)
-        return with_size(value, self.dim, -(-(blocks - machine) // machines) * self.inner * self.outer)
+        return with_size(value, self.dim, len(self.indices(value, machine, machines)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,17 +44,16 @@ class Sections:
         """The only dimension."""
         return 0
 
-    def positions(self, value: TensorType, machine: int, machines: int) -> Array:
-        """Return the indices that a machine holds, in ascending order."""
+    def indices(self, value: TensorType, machine: int, machines: int) -> Listed:
+        """Return the indices that a machine holds."""
         found, begin = [], 0
         for size, division in self.parts:
             whole = TensorType(value.dtype, (size,))
             found.append(
-                begin + (np.arange(size) if division is None else division.positions(whole, machine, machines))
+                begin + (np.arange(size) if division is None else division.indices(whole, machine, machines).array())
             )
             begin += size
-        joined: Array = np.concatenate(found)
-        return joined
+        return Listed(np.concatenate(found))
 
     def piece(self, value: TensorType, machine: int, machines: int) -> TensorType:
         """Return the type of a machine's piece."""
@@ -78,40 +74,6 @@ Divided = Division | Sections
 """The ways in which a value is divided."""
 
 
-def residue_rows(rows: int, machine: int, machines: int, inner: int = 1, outer: int = 1) -> Array:
-    """Return the rows of a machine, if each block of ``inner`` rows goes to the machine that follows in turn.
-
-    The rows are ``outer`` equal parts, each of which begins with the first machine.
-    """
-    numbers: Array = np.arange(rows)
-    chosen: Array = numbers[numbers % max(1, rows // outer) // inner % machines == machine]
-    return chosen
-
-
 def with_size(value: TensorType, dim: int, size: int) -> TensorType:
     """Return a type with another size of one dimension."""
     return TensorType(value.dtype, (*value.shape[:dim], size, *value.shape[dim + 1 :]))
-
-
-def positions_of(axis: Axis, rows: Array, way: Way) -> Array:
-    """Return the indices along an axis that hold these rows of a way. The rows are whole units of the axis."""
-    once = rows[:: axis.unit] // axis.unit
-    if axis.outer == 1:
-        return once
-    again: Array = (np.arange(axis.outer)[:, None] * (way.rows // axis.unit) + once).reshape(-1)
-    return again
-
-
-def cut(value: Array, dim: int, positions: Array) -> Array:
-    """Return the piece of a value with these indices along ``dim``, in C order."""
-    return np.ascontiguousarray(value.take(positions, dim))
-
-
-def join(pieces: Sequence[Array], dim: int, positions: Sequence[Array]) -> Array:
-    """Return the value whose pieces have these indices along ``dim``. Pieces may have the same indices."""
-    first = pieces[0]
-    size = 1 + max((int(places.max()) for places in positions if places.size), default=-1)
-    whole = np.empty((*first.shape[:dim], size, *first.shape[dim + 1 :]), first.dtype)
-    for piece, places in zip(pieces, positions, strict=True):
-        whole[(slice(None),) * dim + (places,)] = piece
-    return whole

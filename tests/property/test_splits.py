@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from pol.errors import OutOfRange
 from pol.executor.loop import Place
+from pol.ops.indices import Indices, Listed, Residues
 from pol.ops.splits import Exchange
 from pol.ops.table import PRIMITIVES
 from pol.split import exchanges
@@ -126,11 +127,11 @@ def test_sums_over_batch_and_time(batch: int, places: int) -> None:
 @pytest.mark.parametrize(
     "rows",
     [
-        pytest.param([np.arange(4), np.arange(4, 8)], id="contiguous halves"),
-        pytest.param([np.arange(machine, 8, 3) for machine in range(3)], id="three machines"),
+        pytest.param([Listed(np.arange(4)), Listed(np.arange(4, 8))], id="contiguous halves"),
+        pytest.param([Residues(8, machine, 3) for machine in range(3)], id="three machines"),
     ],
 )
-def test_sums_of_other_pieces_differ(rows: list[Array]) -> None:
+def test_sums_of_other_pieces_differ(rows: list[Indices]) -> None:
     x = rng().standard_normal((8, 64)).astype(np.float32)
     attrs: dict[str, object] = {"dims": (0,), "keepdim": False}
     site = site_of("sum", [x], attrs)

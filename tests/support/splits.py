@@ -6,11 +6,11 @@ import numpy as np
 
 from pol.errors import OutOfRange
 from pol.job.program import Program
+from pol.ops.indices import Indices, Listed, Residues, join
 from pol.ops.primitive import Site
 from pol.ops.splits import Exchange, Pieces, Split, Way
 from pol.ops.table import PRIMITIVES
 from pol.split.exchanges import Share, Task, compute_piece, take_part
-from pol.split.pieces import cut, join, positions_of, residue_rows
 from pol.split.virtual import VirtualLinks
 from pol.state.arrays import Array, dtype_name
 from pol.values import TensorType
@@ -38,7 +38,7 @@ def whole(op: str, site: Site, operands: Sequence[Array]) -> bytes | None:
         return None
 
 
-def divisions(way: Way, split: Split, machines: int, rng: np.random.Generator) -> Iterator[tuple[int, list[Array]]]:
+def divisions(way: Way, split: Split, machines: int, rng: np.random.Generator) -> Iterator[tuple[int, list[Indices]]]:
     """Rows of each machine, in every pattern that the column allows, with how many rows stay together."""
     for factor in (1, 2, 3, 4):
         inner = way.unit * factor
@@ -48,21 +48,21 @@ def divisions(way: Way, split: Split, machines: int, rng: np.random.Generator) -
         if split.pieces is Pieces.RESIDUES:
             powers = machines & (machines - 1) == 0 and inner & (inner - 1) == 0
             if powers:
-                yield inner, [residue_rows(way.rows, machine, machines, inner) for machine in range(machines)]
+                yield inner, [Residues(way.rows, machine, machines, inner) for machine in range(machines)]
             continue
         turn = np.arange(blocks) % machines
         for owners in (turn, np.sort(turn), rng.permutation(turn)):
             of_row = np.repeat(owners, inner)
-            yield inner, [np.flatnonzero(of_row == machine) for machine in range(machines)]
+            yield inner, [Listed(np.flatnonzero(of_row == machine)) for machine in range(machines)]
 
 
-def in_pieces(task: Task, operands: Sequence[Array], rows: Sequence[Array]) -> tuple[bytes | None, int]:
+def in_pieces(task: Task, operands: Sequence[Array], rows: Sequence[Indices]) -> tuple[bytes | None, int]:
     """The bits of a node that machines with these rows compute, and how many bytes they sent."""
     links, owner = VirtualLinks(len(rows)), len(rows) - 1
     shares = []
     for own in rows:
         operands_there = [
-            value if axis is None else cut(value, axis.dim, positions_of(axis, own, task.way))
+            value if axis is None else own.along(axis, task.way).take(value, axis.dim)
             for value, axis in zip(operands, task.way.operands, strict=True)
         ]
         shares.append(Share(own, tuple(operands_there)))
@@ -78,7 +78,8 @@ def in_pieces(task: Task, operands: Sequence[Array], rows: Sequence[Array]) -> t
             pieces = [compute_piece(task, share) for share in shares]
     except OutOfRange:
         return None, sum(links.sent)
-    return bits(join(pieces, axis.dim, [positions_of(axis, own, task.way) for own in rows])), 0
+    indices = [own.along(axis, task.way) for own in rows]
+    return bits(join(pieces, axis.dim, indices, task.site.result.shape[axis.dim])), 0
 
 
 def differences(op: str, operands: Sequence[Array], attrs: dict[str, object], rng: np.random.Generator) -> list[str]:
