@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from domain.errors import Expected
-from host.devices.device import CPU
+from host.devices.device import CPU, CUDA
 from pol.errors import ExecutionError
 from pol.executor.interface import Backend
 from pol.executor.known_program import KNOWN, answer
@@ -66,7 +66,7 @@ def torch_on(device: str, threads: int = 0) -> Backend:
     chains = chains_on(device)
     if chains is None:
         return plain
-    chained = TorchBackend(device, products=products, chains=chains)
+    chained = TorchBackend(device, products=products, chains=chains, in_graphs=device.partition(":")[0] == CUDA)
     try:
         is_right = _computes_answer(chained)
     except RuntimeError:

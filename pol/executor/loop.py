@@ -56,11 +56,12 @@ class LoopBackend(Remembering["Loop"]):
     def download(self, value: Value) -> Array:
         """Convert a value to a NumPy array."""
 
-    def canonical(self, outputs: dict[str, Value]) -> Mapping[str, Held]:
-        """Return the outputs of a program in canonical form; ``outputs`` is emptied.
+    def finish(self, loop: "Loop", inputs: Sequence[Value]) -> Mapping[str, Held]:
+        """Run a program, and return its outputs in canonical form.
 
         Raises NotFinite for the first output by name that holds NaN or infinity.
         """
+        outputs = loop.values(inputs)
         # They are converted one by one, so that only one output at a time has a second copy.
         return {name: canonical_array(self.download(outputs.pop(name)), name) for name in tuple(outputs)}
 
@@ -137,6 +138,12 @@ class _Turns:
         self._operand_repeats = [arg in program.repeating for arg in node.args]
         self._carried_repeats = [body.outputs[name] in body.repeating for name, _ in self._form.parts[:carried]]
 
+    @property
+    def calls(self) -> int:
+        """The number of nodes that all turns compute."""
+        count: int = self._count
+        return count * self._body.calls
+
     def function(self, *operands: Value) -> Value:
         """Return the result for these operands."""
         return self._result(operands, None, ())
@@ -205,6 +212,11 @@ class Loop:
         """
         return lambda *operands: self._backend.in_order(function(*operands))
 
+    @property
+    def calls(self) -> int:
+        """The number of nodes that a run computes, with all turns of repeats."""
+        return len(self._steps) + sum(step.calls for step in self._steps if isinstance(step, _Turns))
+
     def run(self, inputs: Mapping[str, Held], watch: Watch | None = None) -> dict[str, Array]:
         """Return the outputs by name, on the host.
 
@@ -268,4 +280,4 @@ class Loop:
         """
         backend = self._backend
         with backend.session():
-            return backend.canonical(self.values(self._uploaded(inputs)))
+            return backend.finish(self, self._uploaded(inputs))

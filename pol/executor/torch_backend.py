@@ -22,8 +22,10 @@ from torch import Tensor
 
 from pol.errors import ExecutionError, NotFinite
 from pol.executor.chained_loop import ChainedLoop, ChainFunction, ElementwiseChain
+from pol.executor.cuda_graphs import Graphs
 from pol.executor.integer_products import Choose, Multiply, always, in_digits, in_floats
 from pol.executor.loop import Loop, LoopBackend
+from pol.executor.row_guard import RowGuard
 from pol.executor.row_sums import SumRows, in_passes
 from pol.executor.torch_functions import DTYPES, Functions, number
 from pol.job.program import Program
@@ -45,6 +47,7 @@ class _Site(Site):
     on_gpu: bool
     products: Choose
     sum_rows: SumRows
+    guard: RowGuard
 
     def multiply(self, rows: int, summed: int, columns: int) -> Multiply:
         """Return how to multiply matrices of these sizes. Sums of 22-bit integers that are too long are split."""
@@ -415,26 +418,10 @@ def _pad(site: _Site) -> Function:
     return run
 
 
-def _first_outside(index: Tensor, rows: int) -> int | None:
-    """Return the first row number in ``index`` that is not one of ``rows`` rows. Return None if there is none."""
-    if not index.numel():
-        return None
-    lowest, highest = index.aminmax()
-    if int(lowest) >= 0 and int(highest) < rows:
-        return None
-    return int(index[(index < 0) | (index >= rows)][0])
-
-
 def _take(site: _Site) -> Function:
     rows = site.operands[0].shape[0]
 
-    def run(table: Tensor, index: Tensor) -> Tensor:
-        wrong = _first_outside(index, rows)
-        if wrong is not None:
-            raise outside(wrong, rows)
-        return table[index]
-
-    return run
+    return lambda table, index: table[site.guard.checked(index, rows, outside)]
 
 
 def _add_rows(site: _Site) -> Function:
@@ -442,11 +429,8 @@ def _add_rows(site: _Site) -> Function:
     width = site.result.elements // rows
 
     def run(index: Tensor, values: Tensor) -> Tensor:
-        flat = index.reshape(-1)
+        flat = site.guard.checked(index.reshape(-1), rows, nowhere)
         summands = values.reshape(index.numel(), width)
-        wrong = _first_outside(flat, rows)
-        if wrong is not None:
-            raise nowhere(wrong, rows)
         return site.sum_rows(flat, summands, rows).reshape(shape)
 
     return run
@@ -626,13 +610,16 @@ class TorchBackend(LoopBackend):
         on_gpu: bool | None = None,
         products: Choose | None = None,
         chains: "Chains | None" = None,
+        in_graphs: bool = False,
     ) -> None:
         """Use a device. ``on_gpu`` selects the code for GPUs, even if the device is a processor.
 
         ``products`` chooses how matrices are multiplied; by default with digits on GPUs, and in FP64 on processors.
-        ``chains`` makes kernels for chains of elementwise nodes; without it, nodes run one by one.
+        ``chains`` makes kernels for chains of elementwise nodes; without it, nodes run one by one. With ``in_graphs``,
+        programs that run often become CUDA graphs; this needs ``chains``.
         """
         super().__init__()
+        self._guard = RowGuard()
         try:
             self._device = torch.device(device)
             smallest = torch.full((8,), 2.0**-140, device=self._device)
@@ -649,11 +636,17 @@ class TorchBackend(LoopBackend):
         self._chains = chains
         if chains is not None and self._on_gpu:
             self._sum_rows = chains.sum_rows(self._sum_rows)
+        self._graphs = Graphs(self._device, self._guard, self._finished) if in_graphs else None
 
     @property
     def in_chains(self) -> bool:
         """True if kernels compute chains of elementwise nodes."""
         return self._chains is not None and self._chains.are_there
+
+    @property
+    def graphs(self) -> int:
+        """The number of programs that became CUDA graphs."""
+        return 0 if self._graphs is None else self._graphs.count
 
     def prepare(self, program: Program, seed: int) -> Loop:
         """Return a program as functions for its nodes, or for its chains. ``seed`` is the seed of the job."""
@@ -705,6 +698,7 @@ class TorchBackend(LoopBackend):
                 on_gpu=self._on_gpu,
                 products=self._products,
                 sum_rows=self._sum_rows,
+                guard=self._guard,
             )
         )
 
@@ -722,25 +716,35 @@ class TorchBackend(LoopBackend):
         array: Array = value.cpu().contiguous().numpy()
         return array
 
-    def canonical(self, outputs: dict[str, Tensor]) -> Mapping[str, Held]:
+    def finish(self, loop: Loop, inputs: Sequence[Tensor]) -> Mapping[str, Held]:
         """Return the outputs in canonical form, as handles of tensors that stay on the device.
 
-        Raises NotFinite as ``LoopBackend.canonical`` does.
+        Raises NotFinite as ``LoopBackend.finish`` does.
         """
+        if self._graphs is not None and self.in_chains:
+            outcome = self._graphs.run(loop, inputs)
+            outputs, not_finite = outcome.outputs, outcome.not_finite
+        else:
+            outputs, finite = self._finished(loop.values(inputs))
+            # The device is asked once for all tensors, since it computes behind the calls.
+            is_finite = not finite or bool(torch.stack(tuple(finite.values())).all())
+            not_finite = () if is_finite else [name for name, sign in finite.items() if not sign]
+        if not_finite:
+            raise NotFinite(not_finite[0])
+        return {name: _Kept(self, value) for name, value in outputs.items()}
+
+    def _finished(self, outputs: dict[str, Tensor]) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
+        """Return the outputs in canonical form, and for each FP32 output whether it is finite."""
         zero = number(0.0, torch.float32, self._device)
-        kept: dict[str, Held] = {}
-        finite: dict[str, Tensor] = {}
+        kept, finite = dict[str, Tensor](), dict[str, Tensor]()
         for name in tuple(outputs):
             value = outputs.pop(name).contiguous()
             if value.dtype == torch.float32:
                 finite[name] = torch.isfinite(value).all()
                 # -0.0 + 0.0 is +0.0; every other number stays the same.
                 value = value + zero
-            kept[name] = _Kept(self, value)
-        # The device is asked once for all tensors, since it computes behind the calls.
-        if finite and not bool(torch.stack(tuple(finite.values())).all()):
-            raise NotFinite(next(name for name, is_finite in finite.items() if not is_finite))
-        return kept
+            kept[name] = value
+        return kept, finite
 
     def in_order(self, value: Tensor) -> Tensor:
         """Return the value in C order, as ``LoopBackend.in_order`` requires."""

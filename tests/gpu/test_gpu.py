@@ -14,18 +14,22 @@ import pytest
 import torch
 from torch import Tensor
 
-from pol.errors import ExecutionError
+from pol.errors import ExecutionError, OutOfRange
 from pol.executor import backend as backends
 from pol.executor.backend import backend, torch_on
 from pol.executor.integer_products import Speeds, always, in_digits, in_floats, measured
-from pol.executor.interface import Backend
+from pol.executor.interface import Backend, run_held
 from pol.executor.known_program import KNOWN, answer
 from pol.executor.names import NUMPY, TORCH, Engine
+from pol.executor.row_guard import RowGuard
 from pol.executor.row_sums import SumRows, in_passes
 from pol.executor.torch_backend import TorchBackend, chains_on
+from pol.job.program import Program, ProgramBuilder
 from pol.limits import MAX_SUMMED
+from pol.ops.order import nowhere
 from pol.ops.product import BITS, BLOCK, largest_digit
 from pol.state.arrays import Array
+from pol.state.held import on_host
 from tests.support.chains import random_chain
 from tests.support.programs import observed, outcome, shown
 from tests.unit.pol.executor.ops import HOSTILE, NOT_FINITE, get
@@ -40,6 +44,7 @@ from tests.vectors.kinds import first_difference, path_of
 PROCESSOR = "cpu"
 GPU = os.environ.get("ASSAY_GPU", "cuda")
 PROGRAMS = {PROCESSOR: 12, GPU: 1_000}
+GRAPHS = 60
 CHAINS = 40
 """Each of them is a few kernels to compile."""
 SECONDS = 900
@@ -143,6 +148,75 @@ def test_random_programs_node_by_node(device: str) -> None:
         program, inputs = shown(np.random.default_rng(seed))
         wanted, found = (observed(one, program, inputs) for one in (get(NUMPY), executor))
         assert found == wanted, f"the program of seed {seed}"
+
+
+def rows_taken() -> Program:
+    """A program that uses row numbers, and may end with numbers that are not finite."""
+    builder = ProgramBuilder()
+    table, index = builder.input("table", "f32", (9, 40)), builder.input("index", "i64", (30,))
+    taken = builder.node("take", table, index)
+    builder.output("added", builder.node("add_rows", index, builder.node("mul", taken, taken), rows=9))
+    builder.output("index", index)
+    return builder.build()
+
+
+@pytest.mark.parametrize("device", [GPU], indirect=True)
+def test_a_program_that_runs_often_is_a_graph_with_the_same_bits(device: str) -> None:
+    """Also for rows that do not exist, and for results that are not finite, and with later inputs."""
+    executor, program, rng = backend(Engine(TORCH, device)), rows_taken(), np.random.default_rng(1)
+    assert isinstance(executor, TorchBackend)
+    before = executor.graphs
+    for turn in range(12):
+        table = rng.standard_normal((9, 40)).astype(np.float32)
+        index = rng.integers(0, 9, 30)
+        if turn % 4 == 2:
+            index[turn] = 9
+        if turn % 4 == 3:
+            table[index[0]] = 1e30
+        inputs: dict[str, Array] = {"table": table, "index": index}
+        wanted, found = (outcome(one, program, inputs) for one in (get(NUMPY), executor))
+        assert found == wanted, turn
+    assert executor.graphs == before + 1
+
+
+@pytest.mark.parametrize("device", [GPU], indirect=True)
+def test_results_of_a_graph_stay_when_it_runs_again(device: str) -> None:
+    executor, program = backend(Engine(TORCH, device)), rows_taken()
+    held = [
+        run_held(program, {"table": np.full((9, 40), turn, np.float32), "index": np.arange(30) % 9}, 0, executor)
+        for turn in range(5)
+    ]
+    sums = [float(on_host(outputs["added"])[8, 0]) for outputs in held]
+    assert sums == [3.0 * turn * turn for turn in range(5)]
+
+
+@pytest.mark.timeout(SECONDS)
+@pytest.mark.parametrize("device", [GPU], indirect=True)
+def test_random_programs_in_graphs(device: str) -> None:
+    executor = backend(Engine(TORCH, device))
+    assert isinstance(executor, TorchBackend)
+    before = executor.graphs
+    for seed in range(GRAPHS):
+        program, inputs = shown(np.random.default_rng(seed))
+        wanted = outcome(get(NUMPY), program, inputs)
+        for turn in range(4):
+            assert outcome(executor, program, inputs) == wanted, f"the program of seed {seed}, run {turn}"
+    assert executor.graphs > before
+
+
+def test_rows_are_checked_at_once_or_after_the_run(device: str) -> None:
+    guard = RowGuard()
+    right, wrong = (torch.tensor(rows, device=device) for rows in ([0, 4], [0, 5]))
+    assert guard.checked(right, 5, nowhere).tolist() == [0, 4]
+    with pytest.raises(OutOfRange, match="row 5"):
+        guard.checked(wrong, 5, nowhere)
+    with guard.noting() as noted:
+        assert guard.checked(right, 5, nowhere).tolist() == [0, 4]
+        assert guard.checked(wrong, 5, nowhere).tolist() == [0, 4]
+        assert guard.checked(-wrong, 5, nowhere).tolist() == [0, 0]
+    assert [bool(sign) for sign in noted] == [True, False, False]
+    with pytest.raises(OutOfRange, match="row -5"):
+        guard.checked(-wrong, 5, nowhere)
 
 
 @pytest.mark.parametrize("bits", BITS)
