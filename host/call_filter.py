@@ -14,7 +14,7 @@ import platform
 import struct
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -132,6 +132,11 @@ CALLS: Final[Mapping[str, tuple[int | None, int | None]]] = MappingProxyType(
     }
 )
 
+DEVICE_CALLS: Final[Mapping[str, tuple[int | None, int | None]]] = MappingProxyType(
+    {"eventfd2": (290, 19), "get_mempolicy": (239, 236)}
+)
+"""Further calls that the driver of an NVIDIA GPU makes, with the same columns."""
+
 
 @dataclass(frozen=True, slots=True)
 class _Architecture:
@@ -154,7 +159,8 @@ architectures.
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """The values that an argument may have after ``mask`` was applied to its lower 32 bits.
+    """The values that an argument may have after ``mask`` was applied to its lower 32 bits, or after one of the masks
+    ``others``, each of which has values of its own.
 
     If an argument has a condition, the kernel ignores its upper bits, so the condition need not test them.
     """
@@ -162,10 +168,29 @@ class _Condition:
     argument: int
     values: Sequence[int]
     mask: int = 0xFFFF_FFFF
+    others: Sequence[tuple[int, Sequence[int]]] = ()
 
 
-def _conditions(pid: int) -> Mapping[str, _Condition]:
-    """Return the conditions on arguments of calls of the process ``pid``."""
+_DEVICE_REQUESTS: Final = (
+    # The driver's requests have the type 'F'. Those of its unified memory have numbers of one byte, and two others.
+    (0x0000_FF00, (0x4600,)),
+    (0xFFFF_FF00, (0,)),
+    (0xFFFF_FFFF, (0x3000_0001, 0x3000_0002)),
+)
+
+
+def _conditions(pid: int, *, device: bool) -> Mapping[str, _Condition]:
+    """Return the conditions on arguments of calls of the process ``pid``, which may use a ``device``."""
+    usual = _usual_conditions(pid)
+    if not device:
+        return usual
+    ioctl, mmap = usual["ioctl"], usual["mmap"]
+    # The driver reserves addresses as shared memory.
+    shared = replace(mmap, values=(*mmap.values, 0x21))
+    return {**usual, "ioctl": replace(ioctl, others=_DEVICE_REQUESTS), "mmap": shared}
+
+
+def _usual_conditions(pid: int) -> Mapping[str, _Condition]:
     return {
         # Requests for the registers of AMX: number of a feature, or of all.
         "arch_prctl": _Condition(0, (0x1021, 0x1022, 0x1023)),
@@ -202,14 +227,15 @@ def is_known(machine: str) -> bool:
     return machine in _ARCHITECTURES and sys.byteorder == "little"
 
 
-def filter_program(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
-    """Return the filter of the process ``pid`` as a list of instructions.
+def filter_program(machine: str, pid: int, *, device: bool = False) -> list[tuple[int, int, int, int]]:
+    """Return the filter of the process ``pid`` as a list of instructions. With a ``device``, it may use a GPU.
 
     An instruction is a code, two jump distances, and a number.
     """
     architecture = _ARCHITECTURES[machine]
-    conditions = _conditions(pid)
-    numbers = {name: row[architecture.column] for name, row in CALLS.items()}
+    conditions = _conditions(pid, device=device)
+    calls = {**CALLS, **DEVICE_CALLS} if device else CALLS
+    numbers = {name: row[architecture.column] for name, row in calls.items()}
     program = [
         (_LOAD, 0, 0, _AUDIT),
         # A call made in the way of another architecture would have other numbers.
@@ -230,16 +256,17 @@ def filter_program(machine: str, pid: int) -> list[tuple[int, int, int, int]]:
 
 
 def _checked(condition: _Condition) -> Iterator[tuple[int, int, int, int]]:
-    yield _LOAD, 0, 0, _ARGUMENTS + 8 * condition.argument
-    yield _AND, 0, 0, condition.mask
-    for value in condition.values:
-        yield _EQUAL, 0, 1, value
-        yield _RETURN, 0, 0, _ALLOW
+    for mask, values in ((condition.mask, condition.values), *condition.others):
+        yield _LOAD, 0, 0, _ARGUMENTS + 8 * condition.argument
+        yield _AND, 0, 0, mask
+        for value in values:
+            yield _EQUAL, 0, 1, value
+            yield _RETURN, 0, 0, _ALLOW
     yield _RETURN, 0, 0, _FAIL | errno.EPERM
 
 
-def install(libc: ctypes.CDLL) -> str:
-    """Filter the calls of this thread and of all threads that it starts.
+def install(libc: ctypes.CDLL, *, device: bool = False) -> str:
+    """Filter the calls of this thread and of all threads that it starts. With a ``device``, they may use a GPU.
 
     Before that, the process must have given up new rights (PR_SET_NO_NEW_PRIVS). Return a phrase that says why the
     filter is not possible; the phrase is empty if the filter was installed.
@@ -247,7 +274,7 @@ def install(libc: ctypes.CDLL) -> str:
     machine = platform.machine()
     if not is_known(machine):
         return f"there is no filter of system calls for the processor {machine}: the process can make any system call"
-    program = filter_program(machine, os.getpid())
+    program = filter_program(machine, os.getpid(), device=device)
     code = b"".join(struct.pack("=HBBI", *instruction) for instruction in program)
     buffer = ctypes.create_string_buffer(code, len(code))
     whole = struct.pack("@HP", len(program), ctypes.addressof(buffer))

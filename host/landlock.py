@@ -58,6 +58,10 @@ class Paths:
         """Allow reading and writing a device, or another file that is there already."""
         self._allow(device, _READ_FILE | _WRITE_FILE | _TRUNCATE)
 
+    def drive(self, device: Path) -> None:
+        """Allow reading and writing a device, and sending requests (ioctl) to it."""
+        self._allow(device, _READ_FILE | _WRITE_FILE | _TRUNCATE | _DEVICE)
+
     def restrict(self) -> bool:
         """Forbid all other paths; return False if the kernel has no Landlock or forbids it.
 

@@ -18,6 +18,8 @@ from pathlib import Path
 
 from host import call_filter
 from host.confines import read_confines
+from host.devices import nvidia
+from host.devices.device import CPU
 from host.landlock import Paths
 from host.process import die_with_parent
 
@@ -62,25 +64,31 @@ def usable_memory() -> int:
     return read_confines().memory
 
 
-def environment(folder: Path, threads: int | None = None) -> dict[str, str]:
-    """Return the environment for a process that will enter the sandbox.
+def environment(folder: Path, threads: int | None = None, device: str = CPU) -> dict[str, str]:
+    """Return the environment for a process that will enter the sandbox, and compute on ``device``.
 
     It contains no secrets and no settings of other programs. The new process can import the same modules as this
     process, and keeps its temporary files in ``folder``. Its numerical library uses ``threads`` threads; if ``threads``
     is None, it uses the number that this machine's owner has set.
     """
-    variables = {name: os.environ[name] for name in _KEPT if name in os.environ}
+    kept = _KEPT if device == CPU else (*_KEPT, *nvidia.VARIABLES)
+    variables = {name: os.environ[name] for name in kept if name in os.environ}
+    if device != CPU:
+        # The driver would keep compiled kernels in the owner's home.
+        variables["CUDA_CACHE_DISABLE"] = "1"
     if threads is not None:
         variables |= {name: str(threads) for name in _THREADS}
     importable = os.pathsep.join(path or str(Path.cwd()) for path in sys.path)
     return variables | {"PYTHONPATH": importable, "TMPDIR": str(folder)}
 
 
-def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = ()) -> Sequence[str]:
-    """Give up all rights except to write beneath ``folder``, to read ``reads`` and to use ``memory_bytes`` of memory.
+def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = (), device: str = CPU) -> Sequence[str]:
+    """Give up all rights except to write beneath ``folder``, to read ``reads``, to use ``memory_bytes`` of memory, and
+    to compute on ``device``.
 
-    The process can still import modules. Return a sentence for each restriction that is not possible. Call this
-    function before any thread is started.
+    On a GPU, the process may also use the driver, and nothing limits the GPU's memory. The process can still import
+    modules. Return a sentence for each restriction that is not possible. Call this function before any thread is
+    started.
     """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_NOFILE, (_FILES_MAX, _FILES_MAX))
@@ -101,9 +109,9 @@ def enter(parent: int, folder: Path, memory_bytes: int, reads: Iterable[Path] = 
     # This call comes after the change of namespaces, which would cancel its effect.
     die_with_parent(parent)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    if not _limit_paths(libc, folder, reads):
+    if not _limit_paths(libc, folder, reads, device):
         missing.append("the kernel has no Landlock: the process can read and write all files of its user")
-    if problem := call_filter.install(libc):
+    if problem := call_filter.install(libc, device=device != CPU):
         missing.append(problem)
     if not is_apart:
         effect = "the process can use the network" if problem else "only the filter of system calls closes the network"
@@ -145,9 +153,13 @@ def forbid_processes() -> None:
     resource.setrlimit(resource.RLIMIT_NPROC, (0, 0))
 
 
-def _limit_paths(libc: ctypes.CDLL, folder: Path, reads: Iterable[Path]) -> bool:
+def _limit_paths(libc: ctypes.CDLL, folder: Path, reads: Iterable[Path], device: str) -> bool:
     paths = Paths(libc)
     paths.write(folder)
+    if device != CPU:
+        for file in nvidia.driven_files():
+            paths.drive(file)
+        paths.read(nvidia.read_paths())
     # Libraries open the null device when they are imported.
     paths.use(Path(os.devnull))
     # Beside the standard library are the shared libraries of an environment like conda's.

@@ -51,10 +51,9 @@ def machines_option(what: str = "recompute a segment together") -> Callable[[F],
     )
 
 
-def engine_options(*, sandboxed: bool = False, threads: str = _ALL) -> Callable[[F], F]:
+def engine_options(*, threads: str = _ALL) -> Callable[[F], F]:
     """Add --backend, --device, --threads and --memory to a command, and call it with ``engine``.
 
-    A command whose computation is ``sandboxed`` has no --device, because the sandbox permits no access to a GPU.
     ``threads`` is the number of threads without --threads, in words.
     """
     options = [
@@ -64,6 +63,13 @@ def engine_options(*, sandboxed: bool = False, threads: str = _ALL) -> Callable[
             default=DEFAULT,
             show_default=True,
             help="Implementation that computes; all of them give the same bits.",
+        ),
+        click.option(
+            "--device",
+            default=CPU,
+            show_default=True,
+            metavar="cpu|cuda|cuda:N",
+            help="Device that computes; a GPU needs --backend torch.",
         ),
         click.option(
             "--threads",
@@ -77,21 +83,10 @@ def engine_options(*, sandboxed: bool = False, threads: str = _ALL) -> Callable[
             help="Most memory of each process that computes, for example 8GiB.  [three quarters of the machine]",
         ),
     ]
-    if not sandboxed:
-        device = click.option(
-            "--device",
-            default=CPU,
-            show_default=True,
-            metavar="cpu|cuda|cuda:N",
-            help="Device that computes; a GPU needs --backend torch.",
-        )
-        options.insert(1, device)
 
     def decorate(command: F) -> F:
         def wrapped(*args: Any, **kwargs: Any) -> Any:
-            engine = _engine(
-                kwargs.pop("backend"), kwargs.pop("device", CPU), kwargs.pop("threads"), kwargs.pop("memory")
-            )
+            engine = _engine(kwargs.pop("backend"), kwargs.pop("device"), kwargs.pop("threads"), kwargs.pop("memory"))
             return command(*args, engine=engine, **kwargs)
 
         wrapped.__name__, wrapped.__doc__ = command.__name__, command.__doc__

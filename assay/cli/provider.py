@@ -47,7 +47,7 @@ def command() -> None:
       assay provider bench --executor ray://10.0.0.1:6379 --machines 1x2
     """
 )
-@engine_options(sandboxed=True)
+@engine_options()
 @executor_option(None, "the measurement")
 @group_option("train a share together")
 @click.option(
@@ -120,7 +120,7 @@ def bench(context: CommandContext, engine: Engine, seconds: int, executor: str |
 @executor_option(None, "training")
 @group_option("train a share together")
 @click.option("--invitation", type=INVITATION, help="The invitation that the validator's operator gave you.")
-@engine_options(sandboxed=True)
+@engine_options()
 @common_options
 @running_options("provider")
 def join(

@@ -66,7 +66,7 @@ def command() -> None:
 )
 @executor_option(None)
 @group_option("replay a segment together")
-@engine_options(sandboxed=True, threads="1")
+@engine_options(threads="1")
 @click.option(
     "--processes",
     type=click.IntRange(1, 256),
@@ -192,7 +192,7 @@ def _make_config(
 @click.option("--capacity", type=FLOPS, help="FLOPs that the bid sells in all.")
 @click.option("--slot-speed", type=FLOPS, help="FLOP/s that the bid gives to one slot.")
 @click.option("--slots", type=click.IntRange(1, SLOTS_MAX), default=1, show_default=True, help="Slots of the bid.")
-@engine_options(sandboxed=True, threads="1")
+@engine_options(threads="1")
 @common_options
 @running_options("validator")
 def join(
@@ -406,7 +406,7 @@ def _name(context: CommandContext, address: str, *, admit: bool, backing: Backin
 )
 @click.option("--speed", type=FLOPS, help="FLOP/s of exact work.  [measured, with a margin]")
 @click.option("--rate", type=SIZE, help="Download rate from other validators, bytes/s.  [measured, with a margin]")
-@engine_options(sandboxed=True)
+@engine_options()
 @common_options
 def promise(context: CommandContext, speed: int | None, rate: int | None, engine: Engine) -> None:
     """Promise a speed and a download rate on the chain. A value that the user does not give is measured."""

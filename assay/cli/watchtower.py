@@ -41,7 +41,7 @@ from pol.machines.form import Shape
 @click.option("--unserved", is_flag=True, help="Also challenge places that are not served; this brings no reward.")
 @executor_option()
 @machines_option()
-@engine_options(sandboxed=True, threads="1")
+@engine_options(threads="1")
 @common_options
 @running_options("watchtower")
 def command(

@@ -112,7 +112,7 @@ def _ask(engine: Engine, seconds: float, stop: Event | None) -> dict[str, Any]:
     ]
     try:
         with TemporaryDirectory(prefix="assay-bench-") as folder:
-            environment = sandbox.environment(Path(folder), engine.threads or None)
+            environment = sandbox.environment(Path(folder), engine.threads or None, engine.device)
             output = _run([*command, folder], environment, stop or Event())
     except subprocess.CalledProcessError as error:
         detail = error.stderr.decode(errors="replace").strip().splitlines()[-1:]

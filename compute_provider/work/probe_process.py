@@ -13,7 +13,7 @@ from pol.executor.names import Engine
 
 
 def _main(engine: Engine, parent: int, folder: Path) -> None:
-    sandbox.enter(parent, folder, engine.memory_bytes)
+    sandbox.enter(parent, folder, engine.memory_bytes, device=engine.device)
     from pol.executor.backend import backend
     from pol.work.probe import work_pieces
 

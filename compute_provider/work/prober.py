@@ -49,7 +49,7 @@ def probing(engine: Engine, stop: Event) -> Iterator[ProbeTask]:
         TemporaryDirectory(prefix="assay-probe-") as folder,
         subprocess.Popen(
             [*command, folder],
-            env=sandbox.environment(Path(folder), engine.threads or None),
+            env=sandbox.environment(Path(folder), engine.threads or None, engine.device),
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,

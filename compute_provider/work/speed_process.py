@@ -27,7 +27,7 @@ def _main(engine: Engine, seconds: float, parent: int, folder: Path) -> None:
 
     If ``seconds`` is 0, print no FLOP/s.
     """
-    open_ends = sandbox.enter(parent, folder, engine.memory_bytes)
+    open_ends = sandbox.enter(parent, folder, engine.memory_bytes, device=engine.device)
     from pol.errors import ExecutionError
     from pol.executor.backend import backend, computing
 

@@ -63,14 +63,15 @@ class _Worker:
         self.lock = RLock()
         self._inputs = inputs
         self._shares = 0
-        arguments = map(str, (os.getpid(), folder, serves.engine.memory_bytes, serves.job, inputs))
+        engine = serves.engine
+        arguments = map(str, (os.getpid(), folder, engine.memory_bytes, engine.device, serves.job, inputs))
         with log_path.open("ab") as log:
             self.process = subprocess.Popen(
                 [sys.executable, "-P", "-m", *serves.program, *arguments],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
-                env=sandbox.environment(folder, serves.engine.threads or None),
+                env=sandbox.environment(folder, engine.threads or None, engine.device),
                 start_new_session=True,
             )
 

@@ -79,12 +79,12 @@ class Refused(Exception):
 def main(arguments: Sequence[str], produce: "Producer | None" = None) -> None:
     """Enter the sandbox, in which only one folder is writable, and carry out one order after another.
 
-    The ``arguments`` are the daemon's process id, the folder, the bytes of memory, and the paths that the process may
-    read. ``produce`` replaces honest training, for tests.
+    The ``arguments`` are the daemon's process id, the folder, the bytes of memory, the device, and the paths that the
+    process may read. ``produce`` replaces honest training, for tests.
     """
-    parent, place, memory, *reads = arguments
+    parent, place, memory, device, *reads = arguments
     folder = Path(place)
-    open_ends = sandbox.enter(int(parent), folder, int(memory), map(Path, reads))
+    open_ends = sandbox.enter(int(parent), folder, int(memory), map(Path, reads), device)
     worker = ShareWorker(folder, open_ends, sys.stdout, produce or honest)
     for line in sys.stdin.buffer:
         if not worker.serve(codec.decode(WorkOrder, line)):

@@ -6,6 +6,7 @@ Detection loads no library of the driver into this process, and waits only a few
 import os
 import subprocess
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Final
 
 from host.devices.device import CUDA, Device
@@ -14,6 +15,30 @@ _ASK: Final = ("nvidia-smi", "--query-gpu=index,uuid,name,memory.total", "--form
 _SECONDS: Final = 10.0
 _VISIBLE: Final = "CUDA_VISIBLE_DEVICES"
 _FIELDS: Final = 4
+
+
+_DRIVEN: Final = ("nvidia[0-9]*", "nvidiactl", "nvidia-uvm")
+_READ: Final = (
+    "/proc/devices",
+    "/proc/driver/nvidia",
+    "/proc/sys/vm/mmap_min_addr",
+    "/usr/local/nvidia",
+    "/etc/nvidia",
+)
+_LIBRARIES: Final = "LD_LIBRARY_PATH"
+VARIABLES: Final = (_VISIBLE, _LIBRARIES)
+"""The environment variables that say which GPUs a process sees, and where the driver's libraries are."""
+
+
+def driven_files(folder: Path = Path("/dev")) -> list[Path]:
+    """Return the files of all GPUs and of their driver, to which a process that computes on a GPU sends requests."""
+    return [path for pattern in _DRIVEN for path in sorted(folder.glob(pattern)) if path.is_char_device()]
+
+
+def read_paths() -> list[Path]:
+    """Return the paths that the driver's libraries read, and the folders in which they may be."""
+    folders = os.environ.get(_LIBRARIES, "").split(os.pathsep)
+    return [*map(Path, _READ), *(Path(folder) for folder in folders if folder)]
 
 
 def find_gpus(command: tuple[str, ...] = _ASK) -> Iterator[Device]:

@@ -5,7 +5,7 @@ from functools import cache
 from typing import TYPE_CHECKING
 
 from domain.errors import Expected
-from host.devices.device import CPU, CUDA
+from host.devices.device import CPU
 from pol.errors import ExecutionError
 from pol.executor.interface import Backend
 from pol.executor.known_program import KNOWN, answer
@@ -51,10 +51,10 @@ def computing(engine: Engine) -> str:
 def torch_on(device: str, threads: int = 0) -> Backend:
     """Return torch on a device.
 
-    On a GPU, matrices are multiplied in the ways that give the right answer of the known program, and kernels compute
-    chains if they give it.
+    On a GPU, matrices are multiplied in the ways that give the right answer of the known program. Kernels sum rows and
+    compute chains, and programs become CUDA graphs, if they give it.
     """
-    from pol.executor.torch_backend import TorchBackend, chains_on, use_threads
+    from pol.executor.torch_backend import TorchBackend, chains_on, sums_on, use_threads
 
     if threads:
         use_threads(threads)
@@ -62,19 +62,32 @@ def torch_on(device: str, threads: int = 0) -> Backend:
     if device == CPU:
         return TorchBackend(device)
     products = _products_on(device)
-    plain = TorchBackend(device, products=products)
+    best = TorchBackend(device, products=products)
+    sums = sums_on(device)
+    if sums is not None:
+        summing = TorchBackend(device, products=products, sum_rows=sums, in_graphs=True)
+        if _is_right_on(device, summing, "sums of rows"):
+            best = summing
+        else:
+            sums = None
     chains = chains_on(device)
-    if chains is None:
-        return plain
-    chained = TorchBackend(device, products=products, chains=chains, in_graphs=device.partition(":")[0] == CUDA)
+    if chains is not None:
+        chained = TorchBackend(device, products=products, sum_rows=sums, chains=chains, in_graphs=sums is not None)
+        # If no kernel could be compiled, a warning reported that.
+        if _is_right_on(device, chained, "chains") and chained.in_chains:
+            best = chained
+    return best
+
+
+def _is_right_on(device: str, executor: Backend, what: str) -> bool:
+    """Return whether a back end with further kernels computes the right answer of the known program."""
     try:
-        is_right = _computes_answer(chained)
+        is_right = _computes_answer(executor)
     except RuntimeError:
         is_right = False
     if not is_right:
-        log.error("chains compute wrong results on %s; nodes run one by one", device)
-    # If no kernel could be compiled, an earlier warning reported that.
-    return chained if is_right and chained.in_chains else plain
+        log.error("%s compute wrong results on %s and are not used", what, device)
+    return is_right
 
 
 def _products_on(device: str) -> "Choose":

@@ -1,4 +1,4 @@
-"""Sums of rows on a GPU in a fixed order, with few kernel calls. :mod:`pol.executor.triton_rows` does the same in one.
+"""Sums of rows on a GPU in a fixed order, with few kernel calls. :mod:`pol.executor.cuda_rows` does the same in one.
 
 ``index_add_`` is not suitable: a GPU adds in any order, and its atomic additions flush subnormal numbers to zero.
 """

@@ -7,6 +7,7 @@ one. A reduction over an empty list of dimensions reduces all dimensions. Code t
 ``integer_products.py`` and ``row_sums.py``.
 """
 
+import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -36,6 +37,8 @@ from pol.ops.shape import outside
 from pol.state.arrays import NUMPY_DTYPES, Array
 from pol.state.held import Held, on_host
 from pol.values import Shape, TensorType
+
+log = logging.getLogger(__name__)
 
 if TYPE_CHECKING:
     from pol.executor.triton_chains import Chains
@@ -609,14 +612,16 @@ class TorchBackend(LoopBackend):
         *,
         on_gpu: bool | None = None,
         products: Choose | None = None,
+        sum_rows: SumRows | None = None,
         chains: "Chains | None" = None,
         in_graphs: bool = False,
     ) -> None:
         """Use a device. ``on_gpu`` selects the code for GPUs, even if the device is a processor.
 
         ``products`` chooses how matrices are multiplied; by default with digits on GPUs, and in FP64 on processors.
-        ``chains`` makes kernels for chains of elementwise nodes; without it, nodes run one by one. With ``in_graphs``,
-        programs that run often become CUDA graphs; this needs ``chains``.
+        ``sum_rows`` sums rows on a GPU; without it, this takes several passes. ``chains`` makes kernels for chains of
+        elementwise nodes; without it, nodes run one by one. With ``in_graphs``, programs that run often become CUDA
+        graphs. This needs ``sum_rows``, because passes cannot be recorded.
         """
         super().__init__()
         self._guard = RowGuard()
@@ -632,10 +637,8 @@ class TorchBackend(LoopBackend):
             reason = f"this process flushes subnormal numbers to zero on {device}"
             raise ExecutionError("backend", reason)
         self._products = products or always(in_digits if self._on_gpu else in_floats)
-        self._sum_rows: SumRows = in_passes if self._on_gpu else _in_turn
+        self._sum_rows: SumRows = sum_rows or (in_passes if self._on_gpu else _in_turn)
         self._chains = chains
-        if chains is not None and self._on_gpu:
-            self._sum_rows = chains.sum_rows(self._sum_rows)
         self._graphs = Graphs(self._device, self._guard, self._finished) if in_graphs else None
 
     @property
@@ -721,7 +724,7 @@ class TorchBackend(LoopBackend):
 
         Raises NotFinite as ``LoopBackend.finish`` does.
         """
-        if self._graphs is not None and self.in_chains:
+        if self._graphs is not None:
             outcome = self._graphs.run(loop, inputs)
             outputs, not_finite = outcome.outputs, outcome.not_finite
         else:
@@ -760,6 +763,21 @@ class TorchBackend(LoopBackend):
         is_cuda = self._device.type == "cuda"
         with torch.no_grad(), torch.cuda.device(self._device) if is_cuda else nullcontext():
             yield
+
+
+def sums_on(device: str) -> SumRows | None:
+    """Return the kernel that sums rows on a device, or None if it is no NVIDIA GPU or cannot have the kernel."""
+    target = torch.device(device)
+    if target.type != "cuda" or torch.version.cuda is None:
+        return None
+    from pol.executor.cuda_kernels import KernelError
+    from pol.executor.cuda_rows import kernel_on
+
+    try:
+        return kernel_on(target)
+    except (KernelError, RuntimeError) as error:
+        log.warning("rows are added in passes, and no graphs are used, on %s: %s", device, error)
+        return None
 
 
 def chains_on(device: str) -> "Chains | None":

@@ -19,10 +19,8 @@ from triton.errors import TritonError
 
 from pol.executor.chained_loop import OPERATIONS, ChainFunction, ElementwiseChain
 from pol.executor.kernel_text import BLOCK, KernelText, write_kernel
-from pol.executor.row_sums import SumRows
 from pol.executor.torch_functions import DTYPES
 from pol.executor.triton_kernels import OPTIONS, jitted
-from pol.executor.triton_rows import in_kernel
 
 log = logging.getLogger(__name__)
 P = ParamSpec("P")
@@ -80,10 +78,6 @@ class Chains:
             return results
 
         return self.or_else(run, node_by_node)
-
-    def sum_rows(self, plain: SumRows) -> SumRows:
-        """Return the function that sums rows in a kernel, or in ``plain`` if there is no kernel."""
-        return self.or_else(in_kernel, plain)
 
     def or_else(self, kernel: Callable[P, R], plain: Callable[P, R]) -> Callable[P, R]:
         """Return a function that runs ``kernel``, or ``plain`` as soon as a kernel could not be used."""

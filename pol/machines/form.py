@@ -203,9 +203,10 @@ def shape_of(shape: Shape) -> tuple[int, ...]:
 
 
 def check_device(engine: Engine) -> None:
-    """Raise ExecutionError if ``engine`` names a GPU, which the sandbox does not permit."""
+    """Raise ExecutionError if ``engine`` names a GPU: a step is divided among processors only."""
     if engine.device != "cpu":
-        raise ExecutionError("device", f"several machines compute in the sandbox, on cpu and not on {engine.device}")
+        reason = f"several machines compute a step together on cpu, not on {engine.device}; leave one of the two out"
+        raise ExecutionError("device", reason)
 
 
 def spec_here(machines: Shape, engine: Engine) -> GroupSpec:

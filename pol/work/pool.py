@@ -26,6 +26,7 @@ from tempfile import mkdtemp
 from typing import Any, Self, TypeVar
 
 from host import sandbox
+from host.devices.device import CPU
 from pol.work.answers import ANSWER_BYTES_MAX, read_answer
 from pol.work.executor import Ended, OutOfMemory, PoolClosed, PoolError, PoolFull, TaskTimeout, WorkerDied
 
@@ -56,15 +57,15 @@ class _Task:
 class _Worker:
     """A child process and the pool's end of the pipe to it."""
 
-    def __init__(self, folder: Path, reads: Sequence[Path], memory_bytes: int, threads: int) -> None:
+    def __init__(self, folder: Path, reads: Sequence[Path], memory_bytes: int, threads: int, device: str) -> None:
         own_end, worker_end = Pipe()
         self.connection: Connection[Any, Any] = own_end
-        arguments = (worker_end.fileno(), os.getpid(), folder, memory_bytes, *reads)
+        arguments = (worker_end.fileno(), os.getpid(), folder, memory_bytes, device, *reads)
         self._process = subprocess.Popen(
             [sys.executable, "-P", "-m", "pol.work", *map(str, arguments)],
             pass_fds=[worker_end.fileno()],
             stdin=subprocess.DEVNULL,
-            env=sandbox.environment(folder, threads),
+            env=sandbox.environment(folder, threads, device),
         )
         worker_end.close()
 
@@ -94,9 +95,10 @@ class ReplayPool:
     A task is a function of an importable module, with arguments that can be pickled; large arrays are passed as
     canonical bytes or as paths. At most ``workers`` processes run, and at most ``queued`` tasks wait. Tasks may write
     only into ``folder`` (a temporary folder by default), and read only there and in the folders ``reads``. Each process
-    may use ``memory_bytes`` of memory (three quarters of the machine's by default) and ``threads`` threads. One thread
-    is enough if the processes themselves run in parallel. If ``fresh`` is true, each task has a process of its own, so
-    that no task can affect a later one. ``ended`` is called after the end of every task that a worker began.
+    may use ``memory_bytes`` of memory (three quarters of the machine's by default), ``threads`` threads and ``device``.
+    One thread is enough if the processes themselves run in parallel. If ``fresh`` is true, each task has a process of
+    its own, so that no task can affect a later one. ``ended`` is called after the end of every task that a worker
+    began.
     """
 
     def __init__(
@@ -108,11 +110,12 @@ class ReplayPool:
         *,
         reads: Sequence[Path] = (),
         threads: int = 1,
+        device: str = CPU,
         fresh: bool = False,
         ended: Ended = lambda seconds, error: None,
     ) -> None:
         self._fresh, self._ended = fresh, ended
-        self._threads_each = threads
+        self._threads_each, self._device = threads, device
         self._running = 0
         self._count = threading.Lock()
         self._own = None if folder else Path(mkdtemp(prefix="assay-pool-"))
@@ -207,7 +210,9 @@ class ReplayPool:
             began = time.monotonic()
             self._count_running(1)
             try:
-                worker = worker or _Worker(self._folder, self._reads, self._memory_bytes, self._threads_each)
+                worker = worker or _Worker(
+                    self._folder, self._reads, self._memory_bytes, self._threads_each, self._device
+                )
                 self._run(worker, task)
             except Exception as error:  # noqa: BLE001  (a task must end after any error)
                 if worker is not None:

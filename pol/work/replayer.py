@@ -124,6 +124,7 @@ def start_replayer(
                     memory_bytes=engine.memory_bytes,
                     reads=lane.reads,
                     threads=engine.threads or 1,
+                    device=engine.device,
                     fresh=lane.fresh,
                     ended=lane.ended,
                 )

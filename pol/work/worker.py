@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from host import sandbox
+from host.devices.device import CPU
 from pol.work.answers import pack_answer
 
 _log = logging.getLogger("assay.pool")
@@ -40,18 +41,22 @@ def _run(data: bytes) -> tuple[bool, Any]:
         return False, error
 
 
-def main(descriptor: int, parent: int, folder: Path, memory_bytes: int, reads: Sequence[Path] = ()) -> None:
-    """Run tasks from the socket ``descriptor`` until the parent closes it.
+def main(
+    descriptor: int, parent: int, folder: Path, memory_bytes: int, device: str = CPU, reads: Sequence[Path] = ()
+) -> None:
+    """Run tasks from the socket ``descriptor`` until the parent closes it. They may compute on ``device``.
 
     Tasks may write only into ``folder``, and read only there and in ``reads``.
     """
-    for open_end in sandbox.enter(parent, folder, memory_bytes, reads):
+    for open_end in sandbox.enter(parent, folder, memory_bytes, reads, device):
         _log.warning("sandbox: %s", open_end)
     # The parent handles Ctrl-C, so a worker ignores it.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     connection: Connection[Any, Any] = Connection(descriptor)
     tasks: queue.SimpleQueue[bytes] = queue.SimpleQueue()
     threading.Thread(target=_read, args=(connection, tasks), daemon=True).start()
-    sandbox.forbid_processes()
+    if device == CPU:
+        # The driver of a GPU starts threads later, which count as processes.
+        sandbox.forbid_processes()
     while True:
         connection.send_bytes(pack_answer(*_run(tasks.get())))

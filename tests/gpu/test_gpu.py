@@ -23,7 +23,7 @@ from pol.executor.known_program import KNOWN, answer
 from pol.executor.names import NUMPY, TORCH, Engine
 from pol.executor.row_guard import RowGuard
 from pol.executor.row_sums import SumRows, in_passes
-from pol.executor.torch_backend import TorchBackend, chains_on
+from pol.executor.torch_backend import TorchBackend, chains_on, sums_on
 from pol.job.program import Program, ProgramBuilder
 from pol.limits import MAX_SUMMED
 from pol.ops.order import nowhere
@@ -142,8 +142,14 @@ def test_chains_are_kernels_with_the_bits_of_the_reference(device: str, caplog: 
 @pytest.mark.timeout(SECONDS)
 @pytest.mark.parametrize("device", [GPU], indirect=True)
 def test_random_programs_node_by_node(device: str) -> None:
-    """As they run where no kernel can be made."""
-    executor = TorchBackend(device)
+    """As they run where no kernel can be made, with graphs or without."""
+    sums = sums_on(device)
+    executor, graphed = TorchBackend(device), TorchBackend(device, sum_rows=sums, in_graphs=sums is not None)
+    for seed in range(GRAPHS):
+        program, inputs = shown(np.random.default_rng(seed))
+        wanted = outcome(get(NUMPY), program, inputs)
+        for turn in range(3):
+            assert outcome(graphed, program, inputs) == wanted, f"the program of seed {seed}, run {turn}"
     for seed in range(PROGRAMS[device] // 4):
         program, inputs = shown(np.random.default_rng(seed))
         wanted, found = (observed(one, program, inputs) for one in (get(NUMPY), executor))
@@ -262,8 +268,8 @@ def in_turn(rows: Array, added: Array, count: int) -> Array:
 
 
 def sums_of_rows(device: str) -> list[SumRows]:
-    chains = chains_on(device) if device != PROCESSOR else None
-    return [in_passes] if chains is None else [in_passes, chains.sum_rows(in_passes)]
+    kernel = sums_on(device)
+    return [in_passes] if kernel is None else [in_passes, kernel]
 
 
 @pytest.mark.parametrize("count", [1, 3, 50])

@@ -120,6 +120,7 @@ class NodeWorker:
                 memory_bytes=engine.memory_bytes,
                 reads=(self._blobs, self._jobs),
                 threads=threads,
+                device=engine.device,
                 fresh=lane.fresh,
             )
             for lane in lanes

@@ -13,19 +13,19 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from host.call_filter import CALLS, filter_program
+from host.call_filter import CALLS, DEVICE_CALLS, filter_program
 
 ARCHITECTURES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 ALLOW, KILL, FAIL = 0x7FFF0000, 0x80000000, 0x00050000
 PID = 1234
 
 
-def answer(machine: str, number: int, *arguments: int, audit: int | None = None) -> int:
+def answer(machine: str, number: int, *arguments: int, audit: int | None = None, device: bool = False) -> int:
     """Run the filter as the kernel does: on the number, the architecture and the arguments of a call."""
     filled = [*arguments, *[0] * (6 - len(arguments))]
     audit = ARCHITECTURES[machine][1] if audit is None else audit
     data = struct.pack("<iIQ6Q", number - (1 << 32) if number >> 31 else number, audit, 0, *filled)
-    program = filter_program(machine, PID)
+    program = filter_program(machine, PID, device=device)
     position = word = 0
     while True:
         code, if_so, if_not, value = program[position]
@@ -49,10 +49,11 @@ def test_the_numbers_are_those_of_libseccomp(machine: str) -> None:
     column, audit = ARCHITECTURES[machine]
     resolve = library.seccomp_syscall_resolve_name_arch
     resolve.argtypes = [ctypes.c_uint32, ctypes.c_char_p]
-    known = {name: resolve(audit, name.encode()) for name in CALLS}
+    calls = {**CALLS, **DEVICE_CALLS}
+    known = {name: resolve(audit, name.encode()) for name in calls}
     # It answers with a negative number for a call that an architecture does not have.
     assert {name: number if number >= 0 else None for name, number in known.items()} == {
-        name: row[column] for name, row in CALLS.items()
+        name: row[column] for name, row in calls.items()
     }
 
 
@@ -95,6 +96,38 @@ def test_arguments_decide_about_some_calls(
     number = CALLS[name][ARCHITECTURES[machine][0]]
     assert number is not None
     assert answer(machine, number, *arguments) == (ALLOW if is_allowed else FAIL | errno.EPERM)
+
+
+DEVICE_CASES = [
+    # Requests of NVIDIA's driver and of its unified memory, as recorded.
+    ("ioctl", (2, 0xC020462A), True),
+    ("ioctl", (2, 0xC00846D6), True),
+    ("ioctl", (2, 0x49), True),
+    ("ioctl", (2, 0x30000001), True),
+    ("ioctl", (2, 0x5401), True),
+    # TIOCSTI, which types into the owner's terminal, and requests of sockets and other devices.
+    ("ioctl", (2, 0x5412), False),
+    ("ioctl", (2, 0x1_0000_5412), False),
+    ("ioctl", (2, 0x8927), False),
+    ("ioctl", (2, 0x30000003), False),
+    ("mmap", (0, 4096, 3, 0x21), True),
+    ("mmap", (0, 4096, 3, 0x22), True),
+    ("eventfd2", (0, 0), True),
+    ("clone", (0x1200011,), False),
+    ("kill", (PID + 1,), False),
+]
+
+
+@pytest.mark.parametrize("machine", ARCHITECTURES)
+@pytest.mark.parametrize(("name", "arguments", "is_allowed"), DEVICE_CASES)
+def test_a_process_that_uses_a_gpu_may_ask_its_driver(
+    machine: str, name: str, arguments: tuple[int, ...], is_allowed: bool
+) -> None:
+    number = {**CALLS, **DEVICE_CALLS}[name][ARCHITECTURES[machine][0]]
+    assert number is not None
+    assert answer(machine, number, *arguments, device=True) == (ALLOW if is_allowed else FAIL | errno.EPERM)
+    if (name, arguments[1:]) in [("ioctl", (0x49,)), ("mmap", (4096, 3, 0x21))] or name in DEVICE_CALLS:
+        assert answer(machine, number, *arguments) == FAIL | errno.EPERM
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)

@@ -11,6 +11,7 @@ import psutil
 import pytest
 
 from host import sandbox
+from host.devices import nvidia
 
 _TRY = """
 import json, os, socket, sys
@@ -18,7 +19,7 @@ from pathlib import Path
 from host import sandbox
 from host.landlock import landlock_abi
 folder = Path(sys.argv[1])
-ends = sandbox.enter(os.getppid(), folder / "mine", 1 << 30, [folder / "given"])
+ends = sandbox.enter(os.getppid(), folder / "mine", 1 << 30, [folder / "given"], sys.argv[3])
 def leg(act):
     try:
         act()
@@ -46,7 +47,9 @@ print(json.dumps([
 """
 
 
-def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+def test_the_sandbox_keeps_what_it_promises(tmp_path: Path, device: str) -> None:
+    """On a GPU, too, whether there is one or not."""
     (tmp_path / "mine").mkdir()
     (tmp_path / "kept").write_text("x")
     (tmp_path / "given").mkdir()
@@ -54,7 +57,7 @@ def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = str(server.getsockname()[1])
         done = subprocess.run(
-            [sys.executable, "-c", _TRY, str(tmp_path), port],
+            [sys.executable, "-c", _TRY, str(tmp_path), port, device],
             capture_output=True,
             text=True,
             check=True,
@@ -84,6 +87,15 @@ def test_the_sandbox_keeps_what_it_promises(tmp_path: Path) -> None:
     assert (mode == "done") is not closed_calls
     assert (other == "done") is not closed_files
     assert (unlink == "done") is not closed_files
+
+
+def test_a_process_on_a_gpu_keeps_the_settings_of_its_driver(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CUDA_VISIBLE_DEVICES", "1")
+    monkeypatch.setenv("LD_LIBRARY_PATH", "/opt/driver")
+    kept = {"CUDA_VISIBLE_DEVICES", "LD_LIBRARY_PATH"}
+    assert not kept & sandbox.environment(tmp_path).keys()
+    assert kept <= sandbox.environment(tmp_path, device="cuda:1").keys()
+    assert Path("/opt/driver") in nvidia.read_paths()
 
 
 _CHILD = """

@@ -52,9 +52,11 @@ class Listener:
         if {"done", "stopped", "failed"} & message.keys():
             self.last.put(message)
 
-    def run(self, order: WorkOrder, behaviour: Behaviour | None = None, key: ShareKey = KEY) -> dict[str, Any]:
+    def run(
+        self, order: WorkOrder, behaviour: Behaviour | None = None, key: ShareKey = KEY, seconds: float = 60.0
+    ) -> dict[str, Any]:
         self.trainer.start(key, order, (behaviour or Honest()).worker(key))
-        return self.last.get(timeout=60)
+        return self.last.get(timeout=seconds)
 
     def boundaries(self) -> tuple[Boundary, ...]:
         plain = [message["boundary"] for message in self.said if "boundary" in message]

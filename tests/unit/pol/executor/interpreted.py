@@ -12,12 +12,9 @@ from pol.executor import triton_chains
 from pol.executor.backend import torch_on
 from pol.executor.known_program import KNOWN, answer
 from pol.executor.numpy_backend import NumpyBackend
-from pol.executor.row_sums import in_passes
 from pol.executor.torch_backend import TorchBackend, chains_on
-from pol.executor.triton_rows import in_kernel
 from tests.support.chains import random_chain
 from tests.support.programs import observed, outcome, shown
-from tests.unit.pol.executor.ops import HOSTILE
 from tests.vectors.arithmetic.cases import answer as answer_to
 from tests.vectors.arithmetic.cases import asked, read
 from tests.vectors.arithmetic.check import compare
@@ -45,13 +42,6 @@ def main() -> None:
         program, inputs = shown(np.random.default_rng(seed))
         if observed(executor, program, inputs) != observed(reference, program, inputs):
             wrong.append(f"program {seed}")
-    for seed in range(CHAINS):
-        generator = np.random.default_rng(seed)
-        count, width = (int(generator.integers(1, most)) for most in (9, 200))
-        rows = torch.from_numpy(generator.integers(0, count, 20))
-        summands = torch.from_numpy(generator.choice(HOSTILE, (20, width)))
-        if not torch.equal(in_kernel(rows, summands, count), in_passes(rows, summands, count)):
-            wrong.append(f"rows {seed}")
     if answer(executor) != KNOWN:
         wrong.append("the known program")
     chosen = torch_on("cpu:0")

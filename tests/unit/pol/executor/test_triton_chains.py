@@ -38,7 +38,6 @@ triton = pytest.importorskip("triton", reason="Triton is not installed here")
 from pol.executor import triton_chains  # noqa: E402
 from pol.executor.triton_chains import Chains  # noqa: E402
 from pol.executor.triton_kernels import OPTIONS, jitted  # noqa: E402
-from pol.executor.triton_rows import KERNEL  # noqa: E402
 
 ROUNDED = re.compile(r"(add|sub|mul|div|sqrt)\.rn\.f(32|32x2|64)|cvt\.rn\.(f32\.f64|f32\.s64|f64\.s64)")
 """Instructions that round, once and to nearest, and keep subnormal numbers; ``x2`` does so for two numbers."""
@@ -102,12 +101,6 @@ def test_no_instruction_is_fused_or_only_nearly_right(
     assert names >= set(rounded.split())
 
 
-@pytest.mark.parametrize("capability", [80, 120])
-def test_sums_of_rows_only_add(capability: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("TRITON_CACHE_DIR", str(tmp_path))
-    assert floating(KERNEL, capability) == {"add.rn.f32"}
-
-
 @settings(max_examples=60, deadline=None)
 @given(st.integers(0, 2**32 - 1))
 def test_what_runs_in_chains_has_the_bits_of_its_nodes(seed: int) -> None:
@@ -147,7 +140,7 @@ def test_chains_that_compute_wrongly_are_not_used(
     made = torch_on("cpu:0")
     assert isinstance(made, TorchBackend)
     assert not made.in_chains
-    assert "chains compute wrong results on cpu:0; nodes run one by one" in caplog.text
+    assert "chains compute wrong results on cpu:0 and are not used" in caplog.text
 
 
 def of(shape: tuple[int, ...], *operands: tuple[int, ...]) -> KernelText:
