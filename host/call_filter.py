@@ -184,10 +184,15 @@ def _conditions(pid: int, *, device: bool) -> Mapping[str, _Condition]:
     usual = _usual_conditions(pid)
     if not device:
         return usual
-    ioctl, mmap = usual["ioctl"], usual["mmap"]
-    # The driver reserves addresses as shared memory.
-    shared = replace(mmap, values=(*mmap.values, 0x21))
-    return {**usual, "ioctl": replace(ioctl, others=_DEVICE_REQUESTS), "mmap": shared}
+    fcntl, ioctl, mmap = usual["fcntl"], usual["ioctl"], usual["mmap"]
+    return {
+        **usual,
+        # F_SETFL: the driver sets flags of its own descriptors.
+        "fcntl": replace(fcntl, values=(*fcntl.values, 4)),
+        "ioctl": replace(ioctl, others=_DEVICE_REQUESTS),
+        # The driver reserves addresses as shared memory.
+        "mmap": replace(mmap, values=(*mmap.values, 0x21)),
+    }
 
 
 def _usual_conditions(pid: int) -> Mapping[str, _Condition]:

@@ -110,6 +110,8 @@ DEVICE_CASES = [
     ("ioctl", (2, 0x1_0000_5412), False),
     ("ioctl", (2, 0x8927), False),
     ("ioctl", (2, 0x30000003), False),
+    ("fcntl", (0, 4), True),
+    ("fcntl", (0, 8), False),
     ("mmap", (0, 4096, 3, 0x21), True),
     ("mmap", (0, 4096, 3, 0x22), True),
     ("eventfd2", (0, 0), True),
