@@ -133,9 +133,18 @@ CALLS: Final[Mapping[str, tuple[int | None, int | None]]] = MappingProxyType(
 )
 
 DEVICE_CALLS: Final[Mapping[str, tuple[int | None, int | None]]] = MappingProxyType(
-    {"eventfd2": (290, 19), "get_mempolicy": (239, 236)}
+    {
+        "bind": (49, 200),
+        "eventfd2": (290, 19),
+        "get_mempolicy": (239, 236),
+        "listen": (50, 201),
+        "setsockopt": (54, 208),
+        "socket": (41, 198),
+    }
 )
-"""Further calls that the driver of an NVIDIA GPU makes, with the same columns."""
+"""Further calls that the driver of an NVIDIA GPU makes, with the same columns. It makes a socket of this machine, but
+nothing here can connect to a socket, or accept a connection.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,10 +168,10 @@ architectures.
 
 @dataclass(frozen=True, slots=True)
 class _Condition:
-    """The values that an argument may have after ``mask`` was applied to its lower 32 bits, or after one of the masks
-    ``others``, each of which has values of its own.
+    """The values that an argument may have after ``mask`` was applied to its lower 32 bits.
 
-    If an argument has a condition, the kernel ignores its upper bits, so the condition need not test them.
+    ``others`` has further masks, each with its values; one of all masks must fit. If an argument has a condition, the
+    kernel ignores its upper bits, so the condition need not test them.
     """
 
     argument: int
@@ -192,6 +201,8 @@ def _conditions(pid: int, *, device: bool) -> Mapping[str, _Condition]:
         "ioctl": replace(ioctl, others=_DEVICE_REQUESTS),
         # The driver reserves addresses as shared memory.
         "mmap": replace(mmap, values=(*mmap.values, 0x21)),
+        # AF_UNIX.
+        "socket": _Condition(0, (1,)),
     }
 
 

@@ -159,6 +159,8 @@ def _limit_paths(libc: ctypes.CDLL, folder: Path, reads: Iterable[Path], device:
     if device != CPU:
         for file in nvidia.driven_files():
             paths.drive(file)
+        for file in nvidia.written_files():
+            paths.use(file)
         paths.read(nvidia.read_paths())
     # Libraries open the null device when they are imported.
     paths.use(Path(os.devnull))

@@ -22,9 +22,13 @@ _READ: Final = (
     "/proc/devices",
     "/proc/driver/nvidia",
     "/proc/sys/vm/mmap_min_addr",
+    "/sys/bus/pci/devices",
+    "/sys/module/nvidia",
+    "/sys/module/nvidia_uvm",
     "/usr/local/nvidia",
     "/etc/nvidia",
 )
+_NAMED: Final = Path("/proc/self/task")
 _LIBRARIES: Final = "LD_LIBRARY_PATH"
 VARIABLES: Final = (_VISIBLE, _LIBRARIES)
 """The environment variables that say which GPUs a process sees, and where the driver's libraries are."""
@@ -33,6 +37,11 @@ VARIABLES: Final = (_VISIBLE, _LIBRARIES)
 def driven_files(folder: Path = Path("/dev")) -> list[Path]:
     """Return the files of all GPUs and of their driver, to which a process that computes on a GPU sends requests."""
     return [path for pattern in _DRIVEN for path in sorted(folder.glob(pattern)) if path.is_char_device()]
+
+
+def written_files() -> list[Path]:
+    """Return the files that the driver's libraries write: the names of the threads of this process."""
+    return [_NAMED]
 
 
 def read_paths() -> list[Path]:

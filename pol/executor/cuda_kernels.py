@@ -18,10 +18,6 @@ THREADS: Final = 256
 _SUCCESS: Final = 0
 
 
-class KernelError(RuntimeError):
-    """The error that is raised if a kernel cannot be compiled, loaded or started."""
-
-
 def compiled(name: str, text: str, capability: int) -> bytes:
     """Return the machine code of a kernel for a compute capability, for example 90 for 9.0. No GPU is needed."""
     program = _checked(nvrtc.nvrtcCreateProgram(text.encode(), f"{name}.cu".encode(), 0, [], []))
@@ -39,7 +35,7 @@ class Kernel:
     """A kernel on one GPU. It computes one number per thread."""
 
     def __init__(self, name: str, text: str, device: torch.device) -> None:
-        """Compile and load a kernel. Raises KernelError if that is not possible."""
+        """Compile and load a kernel. Raises RuntimeError if that is not possible."""
         major, minor = torch.cuda.get_device_capability(device)
         with torch.cuda.device(device):
             # The first tensor opens the device.
@@ -57,8 +53,8 @@ class Kernel:
 
 
 def _checked(answer: tuple[Any, ...]) -> Any:
-    """Return the result of a call of NVRTC or of the driver. Raises KernelError if the call failed."""
+    """Return the result of a call of NVRTC or of the driver. Raises RuntimeError if the call failed."""
     code, *results = answer
     if int(code) != _SUCCESS:
-        raise KernelError(f"{code.name}")
+        raise RuntimeError(code.name)
     return results[0] if results else None

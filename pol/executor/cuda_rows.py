@@ -31,7 +31,7 @@ extern "C" __global__ void sum_rows(
 
 
 def kernel_on(device: torch.device) -> SumRows:
-    """Return the function that sums rows on a GPU. Raises KernelError if its kernel cannot be compiled or loaded."""
+    """Return the function that sums rows on a GPU. Raises RuntimeError if its kernel cannot be compiled or loaded."""
     kernel = Kernel(NAME, TEXT, device)
 
     def run(rows: Tensor, summands: Tensor, count: int) -> Tensor:

@@ -100,8 +100,8 @@ class Task:
     @property
     def rows(self) -> list[Residues]:
         """The rows of each machine."""
-        each = range(self.machines)
-        return [Residues(self.way.rows, machine, self.machines, self.inner, self.outer) for machine in each]
+        whole = Residues(size=self.way.rows, machine=0, machines=self.machines, inner=self.inner, outer=self.outer)
+        return [replace(whole, machine=machine) for machine in range(self.machines)]
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,8 @@ class Division:
 
     def indices(self, value: TensorType, machine: int, machines: int) -> Residues:
         """Return the indices that a machine holds."""
-        return Residues(value.shape[self.dim], machine, machines, self.inner, self.outer)
+        size = value.shape[self.dim]
+        return Residues(size=size, machine=machine, machines=machines, inner=self.inner, outer=self.outer)
 
     def piece(self, value: TensorType, machine: int, machines: int) -> TensorType:
         """Return the type of a machine's piece."""

@@ -125,6 +125,8 @@ OF_DAEMONS = {"link/server.py", "pol/work/executor.py", "pol/work/replayer.py"}
 OF_COMMANDS = {"assay/settings/configuration.py"}
 # Its sentences ask who reads them, and name what can be typed there.
 BY_ASKER = {"consumer/words.py"}
+# Its options are those of a compiler.
+OF_COMPILERS = {"pol/executor/cuda_kernels.py"}
 KEYWORDS = {"from": "key"}
 OPTION = re.compile(r"(?<![\w-])--([a-z][a-z-]+)")
 
@@ -142,7 +144,7 @@ def test_remedies_of_the_library_name_keywords_beside_options() -> None:
     found = []
     for path, tree in trees().items():
         name = path.relative_to(ROOT).as_posix()
-        if name.startswith(LIBRARY) and name not in OF_DAEMONS | OF_COMMANDS | BY_ASKER:
+        if name.startswith(LIBRARY) and name not in OF_DAEMONS | OF_COMMANDS | OF_COMPILERS | BY_ASKER:
             said = [text for text in all_texts(tree) if not speaks_to_both(text)]
             found += [f"{name}: {text}" for text in said]
     assert not found

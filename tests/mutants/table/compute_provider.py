@@ -165,8 +165,8 @@ MUTANTS = (
         "worker-inputs",
         "a worker may read the shares and blobs of other orders",
         "compute_provider/work/trainer.py",
-        "(os.getpid(), folder, serves.engine.memory_bytes, serves.job, inputs)",
-        "(os.getpid(), folder, serves.engine.memory_bytes, serves.job, inputs.parent)",
+        "(os.getpid(), folder, engine.memory_bytes, engine.device, serves.job, inputs)",
+        "(os.getpid(), folder, engine.memory_bytes, engine.device, serves.job, inputs.parent)",
         (f"{WORKER}::test_a_worker_sees_only_the_files_of_its_share",),
     ),
     Mutant(

@@ -60,7 +60,7 @@ MUTANTS = (
         "worker-calls",
         "a worker may make any system call",
         "host/sandbox.py",
-        "if problem := call_filter.install(libc):",
+        "if problem := call_filter.install(libc, device=device != CPU):",
         'if problem := "":',
         (_TAKEN_OVER,),
     ),

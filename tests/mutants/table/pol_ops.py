@@ -7,6 +7,22 @@ SAMPLING = f"{VECTORS}[sampling]"
 
 MUTANTS = (
     Mutant(
+        "split-listed",
+        "a machine lists all rows of a result of which it adds a few",
+        "pol/ops/order.py",
+        "        numbers = rows.find(index.reshape(-1))\n",
+        "        listed = rows.array()\n        numbers = rows.find(index.reshape(-1) + 0 * len(listed))\n",
+        ("tests/unit/pol/ops/test_indices.py::test_adding_to_a_few_of_many_rows_needs_memory_for_the_piece_only",),
+    ),
+    Mutant(
+        "split-find",
+        "the place of an index is counted over the blocks of all machines",
+        "pol/ops/indices.py",
+        "(part * self._blocks + turn) * self.inner",
+        "(part * self._blocks + block) * self.inner",
+        ("tests/unit/pol/ops/test_indices.py::test_a_pattern_is_the_list_of_its_indices",),
+    ),
+    Mutant(
         "edge-of-integers",
         "2^63 is taken for an INT64",
         "pol/ops/elementwise.py",

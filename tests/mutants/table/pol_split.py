@@ -9,22 +9,6 @@ _TURNS = "tests/property/test_turns.py::test_"
 
 MUTANTS = (
     Mutant(
-        "split-listed",
-        "a machine lists all rows of a result of which it adds a few",
-        "pol/ops/order.py",
-        "        numbers = rows.find(index.reshape(-1))\n",
-        "        listed = rows.array()\n        numbers = rows.find(index.reshape(-1) + 0 * len(listed))\n",
-        ("tests/unit/pol/ops/test_indices.py::test_adding_to_a_few_of_many_rows_needs_memory_for_the_piece_only",),
-    ),
-    Mutant(
-        "split-find",
-        "the place of an index is counted over the blocks of all machines",
-        "pol/ops/indices.py",
-        "(part * self._blocks + turn) * self.inner",
-        "(part * self._blocks + block) * self.inner",
-        ("tests/unit/pol/ops/test_indices.py::test_a_pattern_is_the_list_of_its_indices",),
-    ),
-    Mutant(
         "split-own-scale",
         "a machine scales its part of a product by its own largest magnitude",
         "pol/split/exchanges.py",
@@ -36,8 +20,8 @@ MUTANTS = (
         "split-halves",
         "machines get contiguous rows of a sum",
         "pol/split/exchanges.py",
-        "Residues(self.way.rows, machine, self.machines, self.inner, self.outer)",
-        "Residues(self.way.rows, machine, self.machines, self.way.rows // self.machines)",
+        "machines=self.machines, inner=self.inner, outer=self.outer)",
+        "machines=self.machines, inner=self.way.rows // self.machines)",
         (f"{_PLANS}random_programs",),
     ),
     Mutant(
@@ -277,8 +261,8 @@ MUTANTS = (
         "turns-rows-of-times",
         "rows of several times are counted on from time to time",
         "pol/split/pieces.py",
-        "numbers % max(1, rows // outer) // inner % machines == machine",
-        "numbers // inner % machines == machine",
+        "inner=self.inner, outer=self.outer)",
+        "inner=self.inner)",
         (f"{_TURNS}random_loops", f"{_TURNS}a_step_of_an_lstm"),
     ),
     Mutant(

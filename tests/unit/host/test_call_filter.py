@@ -115,6 +115,9 @@ DEVICE_CASES = [
     ("mmap", (0, 4096, 3, 0x21), True),
     ("mmap", (0, 4096, 3, 0x22), True),
     ("eventfd2", (0, 0), True),
+    ("socket", (1, 1, 0), True),
+    ("socket", (2, 1, 0), False),
+    ("socket", (16, 3, 0), False),
     ("clone", (0x1200011,), False),
     ("kill", (PID + 1,), False),
 ]
@@ -130,6 +133,14 @@ def test_a_process_that_uses_a_gpu_may_ask_its_driver(
     assert answer(machine, number, *arguments, device=True) == (ALLOW if is_allowed else FAIL | errno.EPERM)
     if (name, arguments[1:]) in [("ioctl", (0x49,)), ("mmap", (4096, 3, 0x21))] or name in DEVICE_CALLS:
         assert answer(machine, number, *arguments) == FAIL | errno.EPERM
+
+
+@pytest.mark.parametrize(
+    ("machine", "connects"), [("x86_64", (42, 43, 44, 46, 288)), ("aarch64", (202, 203, 206, 211, 242))]
+)
+def test_a_process_that_uses_a_gpu_reaches_no_socket(machine: str, connects: tuple[int, ...]) -> None:
+    """Calls that connect, accept and send, by their numbers."""
+    assert {answer(machine, number, 0, 0, device=True) for number in connects} == {FAIL | errno.EPERM}
 
 
 @pytest.mark.parametrize("machine", ARCHITECTURES)
