@@ -71,6 +71,7 @@ def test_one_node_gives_the_same_roots(cluster: Cluster, expected: list[bytes], 
     assert len(working(cluster)) == 1
 
 
+@pytest.mark.nightly
 def test_a_node_that_joins_takes_tasks_and_gives_the_same_roots(
     two: Cluster, expected: list[bytes], tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_a_node_that_joins_takes_tasks_and_gives_the_same_roots(
     assert roots(own, tmp_path) == expected
 
 
+@pytest.mark.nightly
 def test_segments_of_one_share_are_replayed_by_both_nodes_at_once(two: Cluster, tmp_path: Path) -> None:
     """So a validator or a seat with two nodes needs about half of the time."""
     loaded = load_job(JOB)
@@ -181,6 +183,7 @@ def kinds(provider: Provider) -> list[dict[str, int]]:
     return [dict(node.ended) for node in provider.machines.nodes if node.ended]
 
 
+@pytest.mark.nightly
 def test_two_shares_are_trained_at_once_with_the_roots_of_one_machine(
     provider: Provider, trained: set[str], tmp_path: Path
 ) -> None:
@@ -193,6 +196,7 @@ def test_two_shares_are_trained_at_once_with_the_roots_of_one_machine(
         assert probe(b"seed", 5) == work_pieces(b"seed", range(5), backend(ENGINE))
 
 
+@pytest.mark.nightly
 def test_a_killed_worker_costs_one_segment(provider: Provider, trained: set[str], tmp_path: Path) -> None:
     pids = [provider.machines._executor.submit(os.getppid, timeout=WAIT).result(WAIT)]
     provider.react = lambda message: os.kill(pids.pop(), signal.SIGKILL) if "boundary" in message and pids else None
@@ -202,6 +206,7 @@ def test_a_killed_worker_costs_one_segment(provider: Provider, trained: set[str]
     assert not pids
 
 
+@pytest.mark.nightly
 def test_two_nodes_train_a_share_together_with_the_roots_of_one_machine(
     two: Cluster, trained: set[str], tmp_path: Path
 ) -> None:
@@ -223,6 +228,7 @@ def test_two_nodes_train_a_share_together_with_the_roots_of_one_machine(
         provider.machines.close()
 
 
+@pytest.mark.nightly
 def test_a_round_is_aggregated_in_parts_by_both_nodes_with_the_same_result(two: Cluster, tmp_path: Path) -> None:
     loaded = load_job(JOB)
     states = loaded.global_state, loaded.local_state
@@ -259,6 +265,7 @@ def test_a_round_is_aggregated_in_parts_by_both_nodes_with_the_same_result(two: 
     assert all(aggregated())
 
 
+@pytest.mark.nightly
 def test_a_seat_is_recomputed_by_two_nodes_together_with_the_answer_of_one_process(
     two: Cluster, tmp_path: Path
 ) -> None:
@@ -278,6 +285,7 @@ def test_a_seat_is_recomputed_by_two_nodes_together_with_the_answer_of_one_proce
         replayer.close()
 
 
+@pytest.mark.nightly
 def test_a_cluster_is_measured(two: Cluster) -> None:
     speed, slots, nodes = bench_cluster(f"ray://{two.address}", ENGINE, 0.2)
     assert slots == len(nodes) == 2

@@ -65,6 +65,7 @@ def test_seats_are_served_when_the_provider_is_gone_and_the_daemon_was_killed(
         complain(market.client, market.key, order.id, market.job, scratch, sender=sender)
 
 
+@pytest.mark.nightly
 def test_a_winner_that_vanishes_before_anybody_recomputed_its_round(market: MarketNetwork) -> None:
     """Strangers say that they cannot get the data; nothing is paid for such a round, and the job bond is cut."""
     market.bid("val0", "here")

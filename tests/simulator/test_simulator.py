@@ -223,7 +223,9 @@ def test_an_outsider_that_fills_every_block_makes_nobody_late() -> None:
     assert set(reasons) <= {CloseReason.SETTLED, CloseReason.EXPIRED, CloseReason.CANCELLED}
 
 
-@pytest.mark.parametrize("name", COALITIONS)
+@pytest.mark.parametrize(
+    "name", [pytest.param(name, marks=[pytest.mark.nightly] if at % 3 else []) for at, name in enumerate(COALITIONS)]
+)
 def test_a_coalition_breaks_nothing(name: str) -> None:
     coalition = COALITIONS[name]
     setup = make_market(1, replace(coalition.shape, orders=6, spread=20))

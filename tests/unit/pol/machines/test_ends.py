@@ -170,11 +170,13 @@ def test_machines_make_the_states_of_one_process(made: Round, tmp_path: Path, ma
         assert group.losses == []
 
 
+@pytest.mark.parametrize("made", ["sparse"], indirect=True)
 def test_machines_elsewhere_get_only_what_they_need(made: Round, tmp_path: Path) -> None:
     with remote(made, tmp_path / "files") as group:
         compare(group, made)
 
 
+@pytest.mark.parametrize("made", ["sparse"], indirect=True)
 def test_pieces_are_removed_with_the_group(made: Round, tmp_path: Path) -> None:
     whole = made.reads[CLOSE][0].stat().st_size
     with remote(made, tmp_path / "files") as group:
@@ -203,6 +205,7 @@ def test_no_machine_needs_all_tensors(made: Round) -> None:
         assert all(0 < count < len(first.keepers) for count in holders(form)[0].values())
 
 
+@pytest.mark.parametrize("made", ["sparse"], indirect=True)
 def test_a_loss_costs_only_a_try(made: Round, tmp_path: Path) -> None:
     with started(made, tmp_path / "files") as group:
         group.hash(CLOSE, made.reads[CLOSE])
@@ -216,6 +219,7 @@ def standing(group: Group) -> tuple[bytes, bytes] | None:
     return group.roots
 
 
+@pytest.mark.parametrize("made", ["sparse"], indirect=True)
 def test_a_group_that_has_ended_a_round_stands_nowhere(made: Round, tmp_path: Path) -> None:
     with started(made, tmp_path / "files") as group:
         group.make(CLOSE, made.reads[CLOSE])
