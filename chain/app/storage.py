@@ -392,8 +392,13 @@ def _get(reader: Any, key: bytes, path: Path) -> bytes | None:
 
 
 def _page(reader: Any, prefix: str, path: Path) -> Page | None:
-    """Return a page of the tree in a database or snapshot, or None; StorageError if it is damaged."""
+    """Return a page of the tree in a database or snapshot; StorageError if it is damaged or missing.
+
+    An empty tree has no page at its root, and None is returned. The tree looks for no other page that is not there.
+    """
     data = _get(reader, _PAGE + prefix.encode(), path)
+    if data is None and prefix:
+        raise _damaged(path, f"the tree lacks the page at {prefix}")
     try:
         return None if data is None else decode_page(data)
     except ValueError as error:
