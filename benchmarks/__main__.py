@@ -64,7 +64,9 @@ def main(arguments: list[str]) -> int:
     )
     parser.add_argument("--curves", type=Path, metavar="FOLDER", help="draw curves as SVG into this folder (parity)")
     parser.add_argument("--blocks", type=int, metavar="N", help="number of blocks (disk)  [10000]")
-    parser.add_argument("--segments", type=int, metavar="N", help="honest segments to check (matrix)  [500]")
+    parser.add_argument("--segments", type=int, metavar="N", help="honest segments to check (matrix, tolerance)")
+    parser.add_argument("--device", help="device that computes: cpu, cuda, cuda:1 (tolerance)  [cpu]")
+    parser.add_argument("--folder", type=Path, help="folder that keeps the built jobs (tolerance)")
     parser.add_argument("--machines", type=int, metavar="N", help="machines that train together (size)")
     parser.add_argument("--baseline", choices=("go",), help="also measure a chain of the Cosmos SDK in Go (tps)")
     options = parser.parse_args(arguments)
@@ -86,6 +88,8 @@ def main(arguments: list[str]) -> int:
         "threads": options.threads,
         "curves": options.curves,
         "blocks": options.blocks,
+        "device": options.device,
+        "folder": options.folder,
         "machines": options.machines,
         "segments": options.segments,
         "baseline": options.baseline,

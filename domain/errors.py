@@ -18,7 +18,7 @@
     ├── BlobStoreError           a folder of blobs that cannot be used                (link.errors)
     ├── HandoverError            a chunk of a result does not match its hash or key   (link.handover)
     ├── JobError                 a job is refused                                     (pol.errors)
-    │   └── TraceError                                                                (pol.errors)
+    │   └── TraceError, ProfileError                                                  (pol.errors)
     ├── StateError               a state or a tensor file is not valid                (pol.errors)
     │   └── NotFinite
     ├── ExecutionError           a program cannot be run                              (pol.errors)

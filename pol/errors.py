@@ -59,6 +59,10 @@ class TraceError(JobError):
     """
 
 
+class ProfileError(JobError):
+    """An error in a profile of honest runs: it is not a profile, or it belongs to another job."""
+
+
 class StateError(Expected):
     """An error in the bytes of a state: they do not encode a state, or they encode another state than the expected one.
 

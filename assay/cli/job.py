@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from assay.cli.calibrate import calibrate
 from assay.cli.context import CommandContext, common_options
 from assay.cli.engine import engine_options, executor_option, machines_option
 from assay.cli.errors import CliError
@@ -47,6 +48,9 @@ if TYPE_CHECKING:
 @click.group(help="Build, inspect and run jobs.")
 def command() -> None:
     """Group of job commands."""
+
+
+command.add_command(calibrate)
 
 
 @command.command(
