@@ -165,6 +165,8 @@ def measure(
     first = controls[0].hardware
     if first is None:
         raise ExecutionError("controls", "the first control is exact; begin with a hardware arithmetic")
+    if len(controls) * runs < 2:
+        raise ExecutionError("controls", "there are no two ends to compare; take two controls or two runs")
     places = draw_segments(document, segments, rounds or document.rounds, random or SystemRandom())
     with TemporaryDirectory(prefix="assay-calibrate-") as name:
         starts = Path(name) / "starts"
@@ -181,7 +183,7 @@ def measure(
             ran.append(ProfiledControl(name=control.name, **json.loads((to / REPORT).read_text())))
             folders.append((control.name, to))
         if len(folders) * runs < 2:
-            reasons = "; ".join(f"{control}: {reason}" for control, reason in skipped) or "only one run was asked for"
+            reasons = "; ".join(f"{control}: {reason}" for control, reason in skipped)
             raise ExecutionError("controls", f"there are no two ends to compare ({reasons})")
         comparisons = tuple(_compare(document, places, starts, folders, runs))
     return Measurement(
@@ -273,6 +275,8 @@ def _run_control(
         code = child.wait()
     finally:
         stop_child(child)
+        if child.stdout is not None:
+            child.stdout.close()
     if code > 0:
         raise ExecutionError("controls", f"{control.name}: {line}")
     return f"ended by signal {-code}" if code else ""
