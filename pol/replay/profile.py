@@ -1,6 +1,6 @@
 """The profile of a job: how far honest runs in hardware arithmetic are apart, and the thresholds that follow.
 
-A profile is a JSON file, which anyone can measure again (``assay job calibrate --check``). Its reader is strict, since
+A profile is a JSON file, which anyone can measure again. Its reader is strict, since
 the file may come from another party. Profiles of several machines can be merged into one.
 """
 

@@ -65,6 +65,11 @@ WORDS = (
         "A round whose state the consumer can fetch, encrypted, when the round is verified; `assay order result"
         " --round`. The last round is always one.",
     ),
+    Word(
+        "hardware arithmetic",
+        "A program computed by the ordinary FP32, TF32 or BF16 kernels of a device. Its bits depend on the machine"
+        " ([page](tolerance.md)).",
+    ),
     Word("hold", "A named reason why the payment of an order or of a round must wait."),
     Word("holdout", "A consumer's own test data, which never leave the consumer's machine."),
     Word("home", "A folder with one owner's keys, configuration and records: `~/.assay`, `ASSAY_HOME` or `--home`."),
