@@ -24,6 +24,7 @@ from types import MappingProxyType
 import numpy as np
 
 from benchmarks.figures import Figures, Row
+from domain.amount import ceil_div
 from host.devices.device import CPU
 from host.devices.find import find_devices
 from pol.executor.backend import backend, computing
@@ -31,7 +32,7 @@ from pol.executor.hardware import BF16, FP32, TF32, Hardware
 from pol.executor.hardware_backend import hardware_backend
 from pol.executor.interface import Backend
 from pol.executor.names import DEFAULT_ENGINE
-from pol.job.load import LoadedJob, load_job
+from pol.job.load import LoadedJob, load_document, load_job
 from pol.replay.calibrate import Comparison, Measurement, measure, write_starts
 from pol.replay.controlled import read_states
 from pol.replay.controls import EXACT, find_controls
@@ -257,7 +258,12 @@ def _build(model: str, directory: Path) -> None:
 def _measured(model: str, directory: Path, segments: int, device: str, notes: list[str]) -> Iterator[Row]:
     on_cpu = device == CPU
     controls = find_controls(device=device, exact=on_cpu)
-    measurement = measure(directory, controls, segments=segments, random=Random(model))
+    document = load_document(directory).document
+    # Only as many rounds are trained as have so many segments.
+    rounds = min(document.rounds, ceil_div(segments, document.slots * document.share_segments))
+    # A processor repeats its bits; sums of a GPU may have another order each time.
+    runs = 1 if on_cpu else 2
+    measurement = measure(directory, controls, segments=segments, rounds=rounds, runs=runs, random=Random(model))
     notes += [f"{model}: skipped {name}: {reason}" for name, reason in measurement.skipped]
     places = measurement.places
     count = max(1, min(PROFILED, len(places) // 2))

@@ -1,7 +1,7 @@
 """The profile of a job: how far honest runs in hardware arithmetic are apart, and the thresholds that follow.
 
-A profile is a JSON file, which anyone can measure again. Its reader is strict, since
-the file may come from another party. Profiles of several machines can be merged into one.
+A profile is a JSON file, which anyone can measure again. Its reader is strict, since the file may come from another
+party. Profiles of several machines can be merged into one.
 """
 
 import json

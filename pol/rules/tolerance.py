@@ -30,8 +30,10 @@ LEAST_MEAN: Final = PARTS >> 14
 rounding visible where a gradient is nearly zero: about one honest element in k differs by more than 1/k of what is
 usual. A profile of a few segments has not seen these, so no threshold may be tighter.
 """
-MARGIN: Final = 16
-"""The margin of a profile, if none is chosen (``python -m benchmarks tolerance`` shows others)."""
+MARGIN: Final = 8
+"""The margin of a profile, if none is chosen: four times what honest runs of other segments needed at most
+(``python -m benchmarks tolerance``).
+"""
 MARGIN_MAX: Final = 1 << 16
 LOOSE: Final = 4
 """A threshold is loose if it is more than this many times the margin above what honest runs were measured to have."""
