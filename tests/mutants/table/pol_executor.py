@@ -180,4 +180,20 @@ MUTANTS = (
         "            pass\n",
         (f"{MEMORY}an_unbounded_back_end_keeps_no_memory_of_a_run",),
     ),
+    Mutant(
+        "hardware-integers",
+        "hardware arithmetic has other types than the job",
+        "pol/executor/hardware_backend.py",
+        'site.result.dtype != "f32"',
+        'site.result.dtype == "none"',
+        ("tests/unit/pol/executor/test_hardware.py::test_integers_stay_exact",),
+    ),
+    Mutant(
+        "hardware-windows",
+        "hardware arithmetic reads windows in the wrong order",
+        "pol/executor/hardware_backend.py",
+        "            view = view.flip(turned)\n",
+        "            view = view\n",
+        ("tests/unit/pol/executor/test_hardware.py::test_windows",),
+    ),
 )

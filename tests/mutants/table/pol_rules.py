@@ -661,4 +661,38 @@ MUTANTS = (
         "",
         (f"{_SAMPLED}any_account_with_a_bond_challenges_a_round_without_a_panel_and_is_paid",),
     ),
+    Mutant(
+        "threshold-missing",
+        "a tensor without a threshold passes",
+        "pol/rules/tolerance.py",
+        "sorted({*distances, *thresholds})",
+        "sorted({*distances} & {*thresholds})",
+        ("tests/unit/pol/rules/test_tolerance.py::test_a_missing_tensor_is_outside",),
+    ),
+    Mutant(
+        "threshold-mean",
+        "a state whose mean element is far away passes",
+        "pol/rules/tolerance.py",
+        " and distance.mean <= self.mean",
+        "",
+        ("tests/unit/pol/rules/test_tolerance.py::test_each_tensor_has_to_be_within_both_thresholds",),
+    ),
+    Mutant(
+        "threshold-least",
+        "a threshold is tighter than what honest elements need",
+        "pol/rules/tolerance.py",
+        "return furthest((LEAST, measured))",
+        "return furthest((SAME, measured))",
+        (
+            "tests/unit/pol/rules/test_tolerance.py::test_a_threshold_is_a_multiple_of_what_was_measured_or_of_the_least",
+        ),
+    ),
+    Mutant(
+        "distance-still",
+        "a tensor that should not have moved may move",
+        "pol/rules/tolerance.py",
+        "return NEVER if update == 0 else",
+        "return 0 if update == 0 else",
+        ("tests/unit/pol/rules/test_tolerance.py::test_parts_are_rounded_up_and_end_at_never",),
+    ),
 )
