@@ -66,10 +66,8 @@ ROWS = (
     Row("lstm-validator", "lstm", (SLOW, TORCH), 1, AVERAGE, kill_validator=True),
     Row("lstm-provider", "lstm", (SLOW, SLOW, NUMPY, TORCH, NUMPY), 4, NESTEROV, kill_provider=True),
 )
-IN_MAKE_TEST = ("digits-unlike",)
-"""The rows that ``make test`` runs. ``make nightly`` runs all rows. Another test of ``make test`` kills a validator:
-``tests/disputes/test_resume.py``.
-"""
+IN_MAKE_TEST = ("digits-unlike", "lstm-validator")
+"""The rows that ``make test`` runs, one with each number of slots. ``make nightly`` runs all rows."""
 
 
 def spec_of(row: Row) -> JobSpec:

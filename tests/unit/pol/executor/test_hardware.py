@@ -93,7 +93,8 @@ def test_integers_stay_exact() -> None:
             [0, -1],
         ]
         counted = apply(engine, "sum", np.array([True, False]), dims=[], keepdim=False)
-        assert (counted.dtype, counted.tolist()) == (np.int64, [1, 0])
+        assert str(counted.dtype) == "int64"
+        assert counted.tolist() == [1, 0]
     uniform = [apply(engine, "uniform", np.array(5, np.int64), shape=[9], site=1) for engine in ENGINES.values()]
     assert len({draw.tobytes() for draw in uniform}) == 1
 
