@@ -183,5 +183,5 @@ def test_a_whole_job(tmp_path: Path) -> None:
 
 
 def test_several_machines_on_a_gpu_are_refused() -> None:
-    with pytest.raises(ExecutionError, match="in the sandbox"):
+    with pytest.raises(ExecutionError, match="together on cpu"):
         spec_here(2, Engine("torch", "cuda"))

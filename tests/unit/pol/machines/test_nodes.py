@@ -65,7 +65,7 @@ def test_what_cannot_be_used_is_refused_before_the_cluster_is_asked(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with (
-        pytest.raises(ExecutionError, match="in the sandbox"),
+        pytest.raises(ExecutionError, match="together on cpu"),
         start_on("ray://10.0.0.1:1")(2, Engine("torch", "cuda"), tmp_path),
     ):
         pass

@@ -277,7 +277,7 @@ def test_without_enough_nodes_a_lost_one_is_not_replaced() -> None:
     left._leases.append(lease)
     lease._nodes = left
     assert not lease.is_renewable
-    with pytest.raises(ExecutionError, match="in the sandbox"):
+    with pytest.raises(ExecutionError, match="together on cpu"):
         Nodes(lambda: (), cast("Any", None), 2, Engine("torch", "cuda"))
 
 
