@@ -21,7 +21,8 @@ PATIENT = 5_000
 """FLOP/s that providers are certified for: a busy machine has time enough for a share."""
 SECONDS = 600.0
 
-pytestmark = pytest.mark.timeout(900)
+# Tests of groups, pools and one job on several machines show the parts in make test.
+pytestmark = [pytest.mark.timeout(900), pytest.mark.nightly]
 
 
 def form_groups(layout: Layout) -> None:

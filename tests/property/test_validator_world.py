@@ -145,7 +145,7 @@ def check_results(on_chain: OrderResponse) -> None:
 
 
 @settings(
-    max_examples=12,
+    max_examples=6,
     deadline=None,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
 )

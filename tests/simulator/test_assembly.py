@@ -11,7 +11,7 @@ from localnet.simulator.world import World
 SHAPE = Shape(orders=8, spread=40)
 
 
-@pytest.mark.parametrize(("seed", "kind"), [(1, Kind.MIXED), (2, Kind.ROUGH)])
+@pytest.mark.parametrize(("seed", "kind"), [pytest.param(1, Kind.MIXED, marks=pytest.mark.nightly), (2, Kind.ROUGH)])
 def test_parameters_change_while_orders_run(seed: int, kind: Kind) -> None:
     setup = make_setup(seed, kind, SHAPE)
     params = setup.params.replace(unbonding_time=20, voting_period=6, max_deposit_period=10)

@@ -65,7 +65,9 @@ def in_tiers(setup: Setup, asked: tuple[tuple[str, ...], ...], offered: tuple[tu
     return replace(setup, orders=orders, validators=validators)
 
 
-@pytest.mark.parametrize(("seed", "kind"), [(1, Kind.HONEST), (2, Kind.MIXED), (3, Kind.ROUGH)])
+@pytest.mark.parametrize(
+    ("seed", "kind"), [pytest.param(1, Kind.HONEST, marks=pytest.mark.nightly), (2, Kind.MIXED), (3, Kind.ROUGH)]
+)
 def test_both_tiers_beside_each_other(seed: int, kind: Kind) -> None:
     setup = make_setup(seed, kind, Shape(orders=24, spread=60))
     world = World(in_tiers(setup, ASKED, OFFERED))
