@@ -31,10 +31,10 @@ SINKS = (FEES_POT.name, REWARDS_POT.name, COMMUNITY_POT.name, BURNT_POT.name)
 
 def play_scenario(scenario: Scenario, note: Callable[[str], None] = lambda _: None) -> Outcome:
     """Play a scenario until it shows what it is about, and return its outcome; ``note`` gets a line for each retry."""
-    outcome = None
-    for seed in range(1, scenario.tries + 1):
+    outcome, last = None, scenario.seed + scenario.tries - 1
+    for seed in range(scenario.seed, scenario.seed + scenario.tries):
         if outcome is not None:
-            note(f"{scenario.name}: the lots fell otherwise; playing seed {seed} of at most {scenario.tries}")
+            note(f"{scenario.name}: the lots fell otherwise; playing seed {seed}, the last is {last}")
         outcome, shown = _play(scenario, seed)
         if shown or outcome.problem != NOT_SHOWN:
             break

@@ -15,7 +15,7 @@ class Scenario:
     """A market in which someone behaves badly in one way, and the fault that the chain's records then show.
 
     ``shown`` tells whether what the scenario is about happened. A lot may prevent it: then the market is played with
-    other seeds, at most ``tries`` times.
+    other seeds, at most ``tries`` times. ``seed`` is the first of them: one that shows it by the rules of today.
     """
 
     name: str
@@ -24,6 +24,7 @@ class Scenario:
     market: Market
     shown: Callable[[World], bool] = lambda _: True
     tries: int = 1
+    seed: int = 1
     refusals: bool = False  # a refused message is what is expected; ``fault`` names it
 
 

@@ -185,11 +185,12 @@ def _winner(
     make: Swap,
     shown: Callable[[World], bool] = settled,
     tries: int = 1,
+    seed: int = 1,
     **changes: Any,
 ) -> Scenario:
     """Return a scenario in which the cheapest validator is not honest."""
     market = Market(swaps={WINNER: make}, **changes)
-    return Scenario(name=name, shows=shows, fault=fault, market=market, shown=shown, tries=tries)
+    return Scenario(name=name, shows=shows, fault=fault, market=market, shown=shown, tries=tries, seed=seed)
 
 
 def _seats(
@@ -360,6 +361,7 @@ _SCENARIOS = (
             params={"duty_segments": 1},
         ),
         tries=12,
+        seed=3,
     ),
     Scenario(
         name="void-shares-are-paid",
@@ -374,6 +376,7 @@ _SCENARIOS = (
         ),
         shown=void_shares_paid,
         tries=30,
+        seed=8,
     ),
     # Silence of providers
     _habit("never-answers", "A provider trains and hands in nothing.", NO_ONE, "silent"),
@@ -501,6 +504,7 @@ _SCENARIOS = (
             rounds=4,
         ),
         tries=12,
+        seed=2,
     ),
     _winner(
         "floods-blocks",
@@ -557,6 +561,7 @@ _SCENARIOS = (
         partial(Vanisher, 3),
         went_back,
         tries=12,
+        seed=6,
         rounds=6,
         params={"handover_every": 2},
     ),
@@ -601,6 +606,7 @@ _SCENARIOS = (
         market=Market(swaps={WINNER: Vanisher, "v1": lambda: Decliner(LegEnd.STATE_UNAVAILABLE)}),
         shown=settled,
         tries=12,
+        seed=7,
     ),
     # Seats
     _seats("seats-lie", "A third of the strangers answer what they did not find.", "auditor: refuted", Slanderer),
