@@ -7,15 +7,8 @@ from localnet.simulator.scenarios.playing import play_scenario
 from localnet.simulator.scenarios.scenario import SUMMARY, PartyChange
 from localnet.simulator.scenarios.table import SCENARIOS
 
-LONG = ("states-are-lost", "void-shares-are-paid", "declines-state-unavailable")
-"""Scenarios of half a minute, which run in the night. Tests of rules and ``tests/simulator/test_resume.py`` are about
-the same rules.
-"""
 
-
-@pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=[pytest.mark.nightly] if name in LONG else []) for name in SCENARIOS]
-)
+@pytest.mark.parametrize("name", SCENARIOS)
 def test_a_scenario_ends_as_its_row_says(name: str) -> None:
     outcome = play_scenario(SCENARIOS[name])
     assert outcome.problem == ""
