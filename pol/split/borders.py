@@ -6,11 +6,13 @@ as few bytes as possible.
 """
 
 from collections.abc import Sequence
-
-import networkx as nx
+from typing import TYPE_CHECKING
 
 from pol.job.program import Program
 from pol.split.stages import Layers
+
+if TYPE_CHECKING:
+    import networkx as nx
 
 STAYS, GOES = "stays", "goes"
 """The source and the sink of a flow network: a node that the cut leaves at the sink goes to the next layer."""
@@ -25,6 +27,8 @@ def settle(program: Program, layers: Layers, is_free: Sequence[bool], is_given: 
     all go to one layer. A product that is a gradient may go: for weights that two layers share, it is often smaller
     than its operands.
     """
+    import networkx as nx  # only here: each validator would start with it, and few of them split a step
+
     settled = list(layers.of_value)
     readers: list[list[int]] = [[] for _ in program.types]
     for number, node in enumerate(program.nodes, program.first_node):
@@ -61,7 +65,7 @@ def settle(program: Program, layers: Layers, is_free: Sequence[bool], is_given: 
     return settled
 
 
-def _add_value(network: nx.DiGraph, names: Sequence[object], value: int, readers: Sequence[int], size: int) -> None:
+def _add_value(network: "nx.DiGraph", names: Sequence[object], value: int, readers: Sequence[int], size: int) -> None:
     """Add a value to a flow network. It crosses once for all readers on the other side, in one direction or the other.
 
     An edge without a capacity is never cut.
