@@ -1,6 +1,6 @@
 """The chain of the harness with a state that is kept as records, so that nothing is decoded again and again."""
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, TypeVar
 
 from chain.state_machine import queries
@@ -28,6 +28,7 @@ from chain.state_machine.store import MemoryStore, Overlay, Reader
 from chain.state_machine.tables import Space, parts_of
 from domain.market.records import OrderState
 from localnet.simulator.memory_chain import MemoryChain
+from localnet.simulator.rechecks import Noting
 
 T = TypeVar("T")
 OF_ORDERS: tuple[Space, ...] = (
@@ -89,26 +90,6 @@ class LiveStore(Overlay):
             yield key, values[key]
 
 
-class Noting(Overlay):
-    """Notes by their prefix bytes what is read."""
-
-    def __init__(self, base: Reader) -> None:
-        super().__init__(base)
-        self.seen: set[int] = set()
-
-    def record(self, cls: type[T], key: bytes) -> T | None:
-        self.seen.add(key[0])
-        return super().record(cls, key)
-
-    def get(self, key: bytes) -> bytes | None:
-        self.seen.add(key[0])
-        return super().get(key)
-
-    def _merged(self, prefix: bytes, after: bytes) -> Iterator[tuple[bytes, Any]]:
-        self.seen.add(prefix[0])
-        return super()._merged(prefix, after)
-
-
 class LiveChain(MemoryChain):
     """A chain that knows what its last block changed, and checks after each what may have changed.
 
@@ -123,8 +104,6 @@ class LiveChain(MemoryChain):
     def make_store(self) -> Reader:
         self._living = LiveStore()
         self._closed: set[bytes] = set()
-        self._gone: set[int] = set()
-        self._seen: dict[Callable[..., None], set[int]] = {}
         self._answers: dict[Any, tuple[set[int], Any]] = {}
         return LiveStore()
 
@@ -133,6 +112,7 @@ class LiveChain(MemoryChain):
         self.store.take(changes)
         self._living.take(changes)
         self.changed = [key for key, _ in changes]
+        self.rechecks.note(self.changed)
         # Without doubles, in their order.
         self.touched = list(dict.fromkeys(parts_of(key)[0] for key in self.changed if key[0] in _OF_ORDERS))
         changed = {key[0] for key in self.changed}
@@ -161,7 +141,7 @@ class LiveChain(MemoryChain):
         store, living = self.overlay(), Overlay(self._living)
         if self.height % WHOLE_BLOCKS == 0:
             check_all(self.store)
-        self._check_whole({key[0] for key in self.changed} | self._gone)
+        self.rechecks.check_whole(self._living, RULES)
         for order_id in self.touched:
             assert order_id not in self._closed, f"order {order_id.hex()} changes after its end"
             check_record(living, ORDERS, ORDERS.must(living, order_id))
@@ -170,20 +150,8 @@ class LiveChain(MemoryChain):
                 self._closed.add(order_id)
                 keys = [k for t in OF_ORDERS for k in self._living.scan_keys(t.key(order_id))]
                 self._living.take([(key, None) for key in keys])
-                self._gone.update(key[0] for key in keys)
+                self.rechecks.note(keys)
 
     def has_vote(self, order_id: bytes) -> bool:
         """Return whether validators vote on a slash for a round of an order. It may be closed."""
         return any(panel.votes_on_slash for panel in PANELS.iterate(self.overlay(), order_id))
-
-    def _check_whole(self, changed: set[int]) -> None:
-        """Check what holds of the whole, but nothing again that read only what has not changed since it held."""
-        invariants = [component.invariants for component in RULES.components]
-        for check in (check for found in invariants for check in found.block):
-            check(Overlay(self._living))
-        for whole in (whole for found in invariants for whole in found.whole):
-            if whole not in self._seen or not changed.isdisjoint(self._seen[whole]):
-                store = Noting(self._living)
-                whole(store, RULES)
-                self._seen[whole] = store.seen
-        self._gone = set()

@@ -60,6 +60,7 @@ from domain.mint.records import Minter
 from domain.params import local_params
 from domain.proof.records import AnswerKind, Ruling, SeatAnswer, ShareState
 from domain.staking.records import ONE
+from localnet.simulator.rechecks import Rechecks
 from tests.support.chain_harness import cons_address
 from tests.support.chain_market import Market, submit
 
@@ -392,6 +393,32 @@ def test_the_alarm_rings(rich: tuple[Market, bytes], name: str) -> None:
     apply(overlay, order_id)
     with pytest.raises(InvariantBroken, match=text):
         check_all(overlay)
+
+
+@pytest.mark.parametrize("name", list(BREAKS))
+def test_the_alarm_rings_where_only_what_changed_is_checked(rich: tuple[Market, bytes], name: str) -> None:
+    market, order_id = rich
+    checks, overlay = Rechecks(), Overlay(market.chain.store)
+    checks.check_all(overlay, RULES)
+    apply, text = BREAKS[name]
+    apply(overlay, order_id)
+    checks.note(overlay.changes())
+    for _ in range(2):
+        with pytest.raises(InvariantBroken, match=text):
+            checks.check_all(overlay, RULES)
+
+
+def test_a_check_is_made_again_when_what_it_read_changes() -> None:
+    chain, made = Market(bidders=()).chain, list[int]()
+
+    def check(store: Overlay) -> None:
+        made.append(HEAD.must(store).height)
+
+    checks = Rechecks()
+    for keys in ((), (), chain.commit(Overlay(chain.store)), (POTS.key("burnt"),), (HEAD.key(),)):
+        checks.note(keys)
+        checks.run("one", chain.store, check)
+    assert len(made) == 2
 
 
 def test_no_queue_means_that_an_order_lives_for_ever() -> None:
