@@ -1,6 +1,5 @@
 """``assay localnet`` with a solo node: start, look, break something, kill the supervisor, go on from the disk, stop."""
 
-import json
 import os
 import subprocess
 import sys
@@ -16,6 +15,7 @@ from assay.session import connect
 from chain.client.keyring import Keyring
 from localnet.layout import NetworkKind, load_layout
 from tests.support.waiting import is_running, wait_until
+from tests.unit.assay.support import assay as run_assay
 
 ASSAY = (sys.executable, "-m", "assay.cli")
 START_SECONDS = 300.0
@@ -25,16 +25,10 @@ pytestmark = pytest.mark.timeout(1_000)
 
 
 def assay(*arguments: str) -> Any:
-    """Run a command and return its JSON."""
-    done = subprocess.run(
-        [*ASSAY, *arguments, "--output", "json"],
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=START_SECONDS,
-    )
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    """Run a command here, and return its JSON; only what a test is about is a process of its own."""
+    done = run_assay(*arguments, "--output", "json")
+    assert done.code == 0, done.err
+    return done.json
 
 
 @contextmanager
