@@ -7,8 +7,6 @@ from typing import Any
 
 from google.protobuf.descriptor_pool import Default
 
-from domain.vocabulary import COMPONENTS
-
 
 def descriptors(module: str, packages: Iterable[tuple[str, ...]]) -> list[Any]:
     """Return the file descriptor of the module ``module`` in each of the packages, in order and without duplicates."""
@@ -26,6 +24,8 @@ def descriptor_of(url: str) -> Any:
 @cache
 def _load() -> None:
     """Import the modules, so that the pool has their types."""
+    from domain.vocabulary import COMPONENTS  # only here: processes that compute do without the words of the chain
+
     descriptors("tx_pb2", (words.message_packages for words in COMPONENTS))
     for words in COMPONENTS:
         for name in words.packed_modules:

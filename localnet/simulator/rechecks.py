@@ -33,7 +33,7 @@ class Noting(Overlay):
 
 
 class Rechecks:
-    """What holds of a state: each check depends on nothing but what it reads, so it holds until that changes."""
+    """Knows which checks hold of a state: a check depends on what it reads alone, so it holds until that changes."""
 
     def __init__(self) -> None:
         self._held: dict[Hashable, set[int]] = {}  # what each check has read, by prefix bytes
