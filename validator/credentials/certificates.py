@@ -66,6 +66,8 @@ def load_certificate(data: bytes) -> x509.Certificate:
         with quietly():
             certificate = x509.load_der_x509_certificate(data)
             list(certificate.extensions)
+            for name in (certificate.subject, certificate.issuer):
+                name.rfc4514_string()  # names are parsed when they are read
     except LIBRARY_ERRORS as error:
         raise malformed(f"a certificate cannot be read ({error})") from None
     _check_end(data, certificate.signature)
