@@ -12,8 +12,8 @@ the order of the arguments.
 """
 
 from collections import Counter
-from collections.abc import Iterable
-from dataclasses import dataclass, fields
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field, fields, replace
 from functools import partial
 from operator import attrgetter
 from typing import Any
@@ -22,7 +22,7 @@ from domain.hashing import hash_fields
 from domain.market.records import Bid, Histogram
 from matching_engine.book import Book, Sold
 from matching_engine.conditions import UNBOUNDED
-from matching_engine.records import AuctionOrder, Fill
+from matching_engine.records import AuctionOrder, Fill, StandingBid
 from matching_engine.search import Commons, Search
 
 
@@ -64,6 +64,13 @@ class Reads:
 
 ANY_READS = Reads()
 
+Related = Callable[[str], frozenset[str]]
+"""Returns the validators that may not serve a replica beside a validator."""
+
+
+def _alone(_: str) -> frozenset[str]:
+    return frozenset()
+
 
 def match(
     orders: Iterable[AuctionOrder],
@@ -72,12 +79,16 @@ def match(
     clock: int,
     fills_max: int,
     reads: Reads = ANY_READS,
+    related: Related = _alone,
 ) -> Matched:
     """Run the auction of a block at ``clock`` (seconds), until ``fills_max`` orders have a bid.
 
     ``seed`` is the previous block's beacon. The histogram of an unmatched order counts the bids as they were when the
     auction came to that order. After the auction the book is as it was before. Raise ValueError if an order comes
     twice, which is a bug of the caller.
+
+    An order with replicas takes a bid for each of them. The first takes the best bid; each other one takes the best bid
+    of a validator that is none of the winners before it, and not related to one.
     """
     queue = sorted(orders, key=lambda order: (order.opened_height, _order_rank(seed, order)))
     if len({order.order_id for order in queue}) != len(queue):
@@ -93,19 +104,26 @@ def match(
     unmatched: list[tuple[bytes, Histogram]] = []
     carried: list[bytes] = []
     read = read_by_waited = 0
+    full = False
     for order, asked in zip(queue, asks, strict=True):
         waited = order.order_id in reads.waited
-        full = len(sold.fills) == fills_max or read >= reads.most
+        # An order with its replicas may be more than all fills of a block, and is then the only one.
+        sells = len(sold.fills) + (len(order.replicas) if sold.fills else 0)
+        full = full or sells >= fills_max or read >= reads.most
         if full or (waited and 2 * read_by_waited >= reads.most):
             carried.append(order.order_id)
             continue
         search = searches.pop(asked, None) or Search(commons, sold, order)
         best = search.best(partial(_ticket, seed, order))
-        if best is None:
-            unmatched.append((order.order_id, search.histogram()))
+        more = _More()
+        if best is not None:
+            more = _find_more(commons, sold, order, best, seed, related)
+        if best is None or more.failed is not None:
+            unmatched.append((order.order_id, search.histogram() if more.failed is None else more.failed))
         else:
-            sold.take(_fill(order, best.bid))
-        reads_of_order = search.take_reads() + sold.take_reads()
+            for order_id, bid in zip((order.order_id, *order.replicas), (best.bid, *more.bids), strict=True):
+                sold.take(_fill(order, order_id, bid))
+        reads_of_order = search.take_reads() + sold.take_reads() + more.reads
         read += reads_of_order
         if waited:
             read_by_waited += reads_of_order
@@ -119,6 +137,37 @@ def match(
     fills = tuple(sold.fills)
     sold.undo()
     return Matched(fills, tuple(unmatched), tuple(carried))
+
+
+@dataclass(slots=True)
+class _More:
+    """The bids for the replicas of an order; if one of them found none, ``failed`` has the reasons."""
+
+    bids: list[Bid] = field(default_factory=list)
+    failed: Histogram | None = None
+    reads: int = 0
+
+
+def _find_more(
+    commons: Commons, sold: Sold, order: AuctionOrder, best: StandingBid, seed: bytes, related: Related
+) -> _More:
+    """Find a bid for each replica of an order. Nothing is sold meanwhile, since no validator gets two of them."""
+    more = _More()
+    winner = best.bid.validator
+    taken = set(order.excluded)
+    for _ in order.replicas:
+        taken.update((winner, *related(winner)))
+        search = Search(commons, sold, replace(order, excluded=tuple(sorted(taken))))
+        found = search.best(partial(_ticket, seed, order))
+        if found is None:
+            more.failed = search.histogram()
+        more.reads += search.take_reads()
+        search.end()
+        if found is None:
+            break
+        more.bids.append(found.bid)
+        winner = found.bid.validator
+    return more
 
 
 def quote(order: AuctionOrder, book: Book, seed: bytes, clock: int) -> SimulatedMatch:
@@ -157,14 +206,15 @@ def _ticket(seed: bytes, order: AuctionOrder, validator: str) -> bytes:
     return hash_fields("assay/match/validator", seed, order.order_id, validator)
 
 
-def _fill(order: AuctionOrder, bid: Bid) -> Fill:
+def _fill(order: AuctionOrder, order_id: bytes, bid: Bid) -> Fill:
     price = bid.offer.price
     return Fill(
-        order_id=order.order_id,
+        order_id=order_id,
         bid_id=bid.id,
         validator=bid.validator,
         work=order.work,
         price=price,
         job_bond=order.job_bond(price),
         tier=order.conditions.choose_tier(bid.offer.tiers),
+        first=order.order_id,
     )

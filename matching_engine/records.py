@@ -21,6 +21,9 @@ class AuctionOrder:
     ``trial_work`` FLOPs has to run. Arrival and trial together may take at most ``accept_max`` seconds.
     ``job_bond_bps`` and ``payload_fee`` (``uassay``) determine the winner's job bond; they are parameters that never
     change for this order.
+
+    ``replicas`` are the ids of further orders with the same requirements. All of them and this one are sold to
+    validators that are not related, or none of them is.
     """
 
     order_id: bytes
@@ -40,6 +43,7 @@ class AuctionOrder:
     accept_seconds: int = 0
     accept_max: int = DURATION_MAX
     payload_fee: int = 0
+    replicas: tuple[bytes, ...] = ()
 
     @property
     def common(self) -> tuple[Conditions, tuple[str, ...], int, int]:
@@ -87,7 +91,8 @@ class StandingBid:
 class Fill:
     """The sale of an order to a bid at the bid's price (``uassay`` per PFLOP), with the job bond that is locked for it.
 
-    ``tier`` is the first tier in the order's list that the bid offers.
+    ``tier`` is the first tier in the order's list that the bid offers. ``first`` is the id of the order for which the
+    auction searched: the order itself, or the one whose replica it is.
     """
 
     order_id: bytes
@@ -97,6 +102,7 @@ class Fill:
     price: int
     job_bond: int
     tier: str
+    first: bytes
 
 
 def price_bps(work: int, price: int, bps: int) -> int:

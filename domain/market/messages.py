@@ -13,7 +13,7 @@ from domain.bounds import (
     Signature,
     Work,
 )
-from domain.market.records import NO_CHALLENGERS, ChallengeTerms, Conditions, JobTerms, Offer
+from domain.market.records import NO_CHALLENGERS, ChallengeTerms, Conditions, JobTerms, Offer, Replicas
 from domain.messages import Message
 
 
@@ -54,7 +54,11 @@ class MsgWithdrawBid(Message):
 
 @dataclass(frozen=True, slots=True)
 class MsgSubmitOrder(Message):
-    """Submit an order and lock its deposit. ``key_proof`` is a signature by the per-order key (proof of possession)."""
+    """Submit an order and lock its deposit. ``key_proof`` is a signature by the per-order key (proof of possession).
+
+    In a tier that replicates, ``replicas`` orders are opened. Each of them locks the deposit, and is served by a
+    validator of its own. They have the same key; the proof names the first of them.
+    """
 
     URL: ClassVar[str] = "/assay.market.v1.MsgSubmitOrder"
     SIGNER: ClassVar[str] = "consumer"
@@ -70,6 +74,7 @@ class MsgSubmitOrder(Message):
     deadline: Duration  # seconds from inclusion
     rematch: bool
     challenges: ChallengeTerms = NO_CHALLENGERS
+    replicas: Replicas = 0
 
 
 @dataclass(frozen=True, slots=True)

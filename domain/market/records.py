@@ -12,6 +12,7 @@ from domain.bounds import (
     Hash,
     Length,
     Many,
+    MaybeHash,
     MaybeName,
     Money,
     Name,
@@ -29,6 +30,7 @@ from domain.limits import (
     CHALLENGE_WAIT_MAX,
     CHALLENGERS_MAX,
     PAYLOAD_BYTES_MAX,
+    REPLICAS_MAX,
     RESULT_CHUNKS_MAX,
     ROUNDS_MAX,
     SAMPLES_MAX,
@@ -44,6 +46,9 @@ SampleCount = Annotated[int, Range(1, SAMPLES_MAX)]
 
 ChunkCount = Annotated[int, Range(1, RESULT_CHUNKS_MAX)]
 """A number of leaves of a state's tree."""
+
+Replicas = Annotated[int, Range(0, REPLICAS_MAX)]
+"""A number of validators that each train the whole order; 0 if one validator serves it."""
 
 Histogram = Annotated[tuple[tuple[Name, Number], ...], Many]
 """The number of bids that fail each condition, in the order of the table of conditions, without zeros.
@@ -137,7 +142,7 @@ class Conditions(Readable):
         """Return the tier in which a bid with the tiers ``offered`` serves the order, or an empty text if no tier fits.
 
         The result is the first tier in the order's list that the bid offers. If the order has no list, the result is
-        the bid's first tier.
+        the bid's first tier; the auction gives each order a list.
         """
         common = (tier for tier in self.tiers or offered if tier in offered)
         return next(common, "")
@@ -269,6 +274,16 @@ class Order(Shown):
     window: Number = 0  # least number of seconds between the closing of a round and its payment
     next_round: Count = 0  # first round that is not verified; the number of rounds if none is left, or the job stopped
     challenges: ChallengeTerms = NO_CHALLENGERS
+    # Number of orders that were submitted together, and train the same (:mod:`pol.rules.replicas`); 0 for a single one.
+    replicas: Replicas = 0
+    first_replica: MaybeHash = b""  # id of the first of these orders; empty for a single order
+
+    @property
+    def leads(self) -> bool:
+        """True if the book has this order while it is open. The auction matches an order and its replicas together, and
+        the first one stands for all of them. An order that opens again stands for itself.
+        """
+        return self.legs > 0 or self.first_replica in (b"", self.id)
 
     def summary(self) -> Iterable[tuple[str, object]]:
         """Return the fields that show the order's progress."""

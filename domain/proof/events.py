@@ -30,7 +30,8 @@ class ShareCommitted(Change):
 
     If ``was_included``, the provider had put the commitment on chain itself, and the bond was locked before.
     ``multiple`` is the bond as a multiple of the share's price. ``cover`` (bps) is the part of the leg's job bond that
-    pays the share if another provider's fault makes it void.
+    pays the share if another provider's fault makes it void. ``late`` says that another replica of the order had
+    published roots of the round before.
 
     Example::
 
@@ -50,6 +51,7 @@ class ShareCommitted(Change):
     was_included: bool = False
     multiple: int = 1
     cover: int = 0
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +74,7 @@ class ShareIncluded(Change):
     multiple: int = 1
     cover: int = 0
     task_issue: int = 0
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -366,7 +369,8 @@ class RoundClosed(Change):
     ``mirrors`` are the validators from which seats can fetch data if the round's own validator does not serve them.
 
     It can be challenged until ``challenges_end``, and is not paid before that either. ``time_left`` is the number of
-    seconds from the close to the order's deadline. ``cover`` (bps) is the highest cover of the round's shares.
+    seconds from the close to the order's deadline. ``cover`` (bps) is the highest cover of the round's shares. ``late``
+    says that one of its shares was committed after another replica had published roots of the round.
 
     Example::
 
@@ -386,6 +390,7 @@ class RoundClosed(Change):
     mirrors: tuple[str, ...]
     time_left: int = 0
     cover: int = 0
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -882,3 +887,68 @@ class PanelEnded(Change):
     KIND: ClassVar[str] = "panel.ended"
     panel: PanelKey
     burnt: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasAwaited(Change):
+    """Each slot of an open round has a committed share, but another replica of the order has not committed yet.
+
+    Until it has, or fails, the shares cannot be accepted, and the leg's deadlines do not pass.
+    """
+
+    KIND: ClassVar[str] = "replicas.awaited"
+    round: RoundKey
+
+
+@dataclass(frozen=True, slots=True)
+class ReplicasReady(Change):
+    """A round no longer waits for other replicas of its order; its shares can be accepted."""
+
+    KIND: ClassVar[str] = "replicas.ready"
+    round: RoundKey
+
+
+@dataclass(frozen=True, slots=True)
+class RoundCompared(Change):
+    """A closed round was compared with those of the other replicas of its order; ``outcome`` is a ``Comparison``.
+
+    Example::
+
+        for event in order.events():
+            if isinstance(event, assay.RoundCompared):
+                print(event.round.round, assay.Comparison(event.outcome).name)
+    """
+
+    KIND: ClassVar[str] = "round.compared"
+    round: RoundKey
+    outcome: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceWanted(Change):
+    """The validator must show the trace of its share in ``slot`` before ``until`` on the chain clock, because replicas
+    of the order differ there. Otherwise its round becomes void.
+    """
+
+    KIND: ClassVar[str] = "trace.wanted"
+    round: RoundKey
+    slot: int
+    until: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceShown(Change):
+    """A validator has shown the trace of its share in ``slot``."""
+
+    KIND: ClassVar[str] = "trace.shown"
+    round: RoundKey
+    slot: int
+
+
+@dataclass(frozen=True, slots=True)
+class TraceMissing(Change):
+    """A validator has not shown a trace in time. The chain rules that the first segment of the share was not served."""
+
+    KIND: ClassVar[str] = "trace.missing"
+    round: RoundKey
+    slot: int

@@ -28,6 +28,7 @@ from domain.limits import (
     CHUNK_TAG_BYTES,
     MIRRORS_MAX,
     PATH_MAX,
+    REPLICATED_SEGMENTS_MAX,
     SALT_BYTES,
     SHARES_PER_MESSAGE_MAX,
     STATE_CHUNK_BYTES,
@@ -386,3 +387,22 @@ class MsgWitness(Message):
     size: Annotated[int, Range(0, STATE_CHUNK_BYTES + CHUNK_TAG_BYTES)]
     digest: Hash
     path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
+
+
+@dataclass(frozen=True, slots=True)
+class MsgShowTrace(Message):
+    """Show the hashes of all leaves of a trace, because replicas of the order differ in this share.
+
+    The share is the accepted one of the slot that the chain named (:class:`domain.proof.events.TraceWanted`). The
+    leaves must hash to its trace root. A share without a whole segment has no leaves.
+    """
+
+    URL: ClassVar[str] = "/assay.pol.v1.MsgShowTrace"
+    SIGNER: ClassVar[str] = "validator"
+    GAS_EXTRA: ClassVar[int] = 40
+    LANE: ClassVar[LaneHalf | None] = LaneHalf.LEGS
+    validator: Address
+    order_id: Hash
+    leg: Count
+    round: Count
+    leaves: Annotated[tuple[Hash, ...], Length(0, REPLICATED_SEGMENTS_MAX)]

@@ -22,7 +22,17 @@ from domain.legs.records import Leg, SlotStart
 from domain.limits import ANSWERS_MAX, STAGES_MAX
 from domain.market.records import JobTerms, Order
 from domain.order_params import Rate
-from domain.proof.records import AuditPlace, Panel, PanelSeat, ReceiptAsk, Round, Share, ShareState, ShownDelivery
+from domain.proof.records import (
+    AuditPlace,
+    Panel,
+    PanelSeat,
+    ReceiptAsk,
+    Round,
+    Share,
+    ShareState,
+    ShownDelivery,
+    WantedTrace,
+)
 from domain.queries import Query
 from domain.readable import Readable
 
@@ -30,6 +40,9 @@ from domain.readable import Readable
 @dataclass(frozen=True, slots=True)
 class OrderResponse(Readable):
     """An order and everything about it: legs, initial states of slots, shares, rounds, panels, escrow and payments.
+
+    ``holds_back`` says that the shares of the open round cannot be accepted yet, because other replicas of the order
+    have not committed to theirs. ``wanted`` are the traces that a validator has to show because replicas differ.
 
     Example::
 
@@ -47,6 +60,8 @@ class OrderResponse(Readable):
     payments: Annotated[tuple[Payment, ...], Many]
     deliveries: Annotated[tuple[ShownDelivery, ...], Many] = ()
     asks: Annotated[tuple[ReceiptAsk, ...], Many] = ()
+    holds_back: bool = False
+    wanted: Annotated[tuple[WantedTrace, ...], Many] = ()
 
     @property
     def current(self) -> Leg | None:

@@ -52,3 +52,16 @@ SILENCES = frozenset({ShareReason.NO_ANSWER, ShareReason.LATE})
 
 UNANSWERED = SILENCES | {ShareReason.INCLUDED}
 """Reasons of shares that count as rejected as a mismatch if they are received, and as unanswered otherwise."""
+
+
+class Comparison(IntEnum):
+    """The outcome of the comparison of a round with those of the other replicas of its order.
+
+    Example::
+
+        print([assay.Comparison(outcome).name for outcome in (1, 2, 3)])
+    """
+
+    CONFIRMED = 1  # all replicas that can be compared have equal roots; a lot decides about a panel
+    ALONE = 2  # no other replica can be compared with it, so a panel audits the round
+    DIFFERENT = 3  # another replica has other roots, so a panel audits the place where they depart

@@ -126,6 +126,8 @@ class Share:
     taken_by: Count = 0
     # Issue number that the chain gave to the share, because another share has the issue of its task; 0 if none has.
     held_as: Count = 0
+    # It was committed after another replica of the order had published roots of this round.
+    late: bool = False
 
     @property
     def first_key(self) -> ShareKey:
@@ -218,6 +220,18 @@ class ShownPiece:
     path: Annotated[tuple[Hash, ...], Length(0, PATH_MAX)]
 
 
+@dataclass(frozen=True, slots=True)
+class WantedTrace:
+    """A trace that a leg's validator has to show before ``until`` (chain clock): that of its accepted share in ``slot``
+    of a closed round, in which replicas of the order differ.
+    """
+
+    leg: Count
+    round: Count
+    slot: Count
+    until: Number
+
+
 class AuditKind(IntEnum):
     """The kind of an audit place."""
 
@@ -276,6 +290,7 @@ class Round:
     mirrors: Annotated[tuple[Address, ...], Length(0, MIRRORS_MAX)] = ()  # validators that may also serve its data
     time_left: Number = 0  # seconds from the close of the round to the order's deadline
     cover: Bps = 0  # the highest cover of its shares
+    late: bool = False  # one of its shares is late, so the round confirms no round of another replica
 
     @property
     def key(self) -> RoundKey:

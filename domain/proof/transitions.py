@@ -21,6 +21,7 @@ class PanelStep(StrEnum):
     OPEN_DISPUTE = "OpenChallenge or Stand"
     SKIP = "lot: no panel"
     BEGIN = "room for its seats"
+    MISS = "trace not shown"
     DRAW = "seed known: seats drawn"
     GO_ON = "a place without a ruling"
     DECIDE = "every place has a ruling"
@@ -52,6 +53,7 @@ PANEL_STEPS: Transitions[PanelState] = Transitions(
         PanelStep.ASK: Transition((), PanelState.WAITING),
         PanelStep.OPEN_DISPUTE: Transition((), PanelState.WAITING),
         PanelStep.SKIP: Transition((PanelState.WAITING,), None),
+        PanelStep.MISS: Transition((PanelState.WAITING,), PanelState.WAITING),
         PanelStep.BEGIN: Transition((PanelState.WAITING,), PanelState.DRAWING),
         PanelStep.DRAW: Transition((PanelState.DRAWING,), PanelState.OPEN),
         PanelStep.GO_ON: Transition((PanelState.OPEN,), PanelState.DRAWING),

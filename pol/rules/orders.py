@@ -23,6 +23,7 @@ from pol.rules.panels import (
     is_eligible,
     largest_segment,
 )
+from pol.rules.replicas import check_replicas
 from pol.rules.schedule import check_terms, total_work
 from pol.rules.tiers.table import check_names, highest_floor
 
@@ -52,10 +53,11 @@ class Auditable:
     auditors: tuple[str, ...] = ()
 
 
-def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promised]) -> Auditable:
+def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promised], winners: int = 1) -> Auditable:
     """Check that auditors can audit the order in time, and return its audit time and window.
 
-    ``validators`` are the validators of the set, with the speeds that they promise as auditors. Raise Refusal if the
+    ``validators`` are the validators of the set, with the speeds that they promise as auditors. ``winners`` is the
+    number of validators that will serve the order, and so cannot audit it. Raise Refusal if the
     window would be too long, or if too few validators could audit the order. This function runs in blocks, so it must
     not spend time on the search for a remedy. Clients search for the remedy (:func:`name_largest_segment`).
     """
@@ -69,8 +71,8 @@ def check_auditable(terms: JobTerms, params: Params, validators: Sequence[Promis
         remedy = "use fewer steps per segment; `assay quote` names the largest number"
         raise Refusal(TOO_SLOW_TO_AUDIT, TOO_SLOW_FIELD, reason, remedy)
     eligible = [each for each in validators if is_eligible(terms, order_params, audit_ms, each.speed, each.rate)]
-    # The validator that wins the order cannot audit it.
-    needed = order_params.auditors + 1
+    # The validators that win the order cannot audit it.
+    needed = order_params.auditors + winners
     if len(eligible) < needed:
         reason = f"{len(eligible)} of the validators could audit the order, but {needed} are needed"
         raise Refusal(TOO_SLOW_TO_AUDIT, "terms", reason, "wait until the chain has more validators")
@@ -131,14 +133,16 @@ def check_order(
     time_to_live: int,
     params: Params,
     validators: Sequence[Promised],
+    replicas: int = 0,
 ) -> Auditable:
     """Check an order against the chain's parameters and auditors; Refusal names the field and an accepted value.
 
     The coins of the account and the proof of the order's key are not checked here.
     """
     check_job(terms, conditions)
+    check_replicas(conditions.tiers, replicas, terms, params.for_order())
     _check_states(terms, params.of(MarketParams).state_max)
-    auditable = check_auditable(terms, params, validators)
+    auditable = check_auditable(terms, params, validators, max(1, replicas))
     ttl_max = params.of(MarketParams).ttl_max
     if time_to_live > ttl_max:
         reason = f"{time_to_live} s is longer than an order may wait for a match"

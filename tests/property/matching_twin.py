@@ -5,7 +5,7 @@ It keeps no book. For each order it walks all bids, and for each bid adds up aga
 """
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -118,8 +118,17 @@ def _bond_by_price(order: AuctionOrder, offer: StandingBid) -> int:
     return ceil(Fraction(locked * order.job_bond_bps, 10_000))
 
 
+def alone(_: str) -> frozenset[str]:
+    return frozenset()
+
+
 def twin_match(
-    orders: Sequence[AuctionOrder], offers: Sequence[StandingBid], seed: bytes, clock: int, fills_max: int
+    orders: Sequence[AuctionOrder],
+    offers: Sequence[StandingBid],
+    seed: bytes,
+    clock: int,
+    fills_max: int,
+    related: Callable[[str], frozenset[str]] = alone,
 ) -> tuple[list[Fill], dict[bytes, dict[str, int]], list[bytes]]:
     """Return fills, counts of failed conditions by unmatched order, and carried orders."""
     fills: list[Fill] = []
@@ -133,11 +142,22 @@ def twin_match(
             key=lambda order: order_hash(seed, order),
         )
         waiting.remove(order)
-        if len(fills) == fills_max:
+        if carried or len(fills) >= fills_max or (fills and len(fills) + len(order.replicas) >= fills_max):
             carried.append(order.order_id)
             continue
-        fitting = [offer for offer in offers if not reasons(order, offer, clock, fills)]
-        if fitting:
+        sold: list[Fill] = []
+        excluded = set(order.excluded)
+        for order_id in (order.order_id, *order.replicas):
+            asked = replace(order, excluded=tuple(sorted(excluded)))
+            fitting = [offer for offer in offers if not reasons(asked, offer, clock, fills)]
+            if not fitting:
+                counts: dict[str, int] = {}
+                for offer in offers:
+                    for name in reasons(asked, offer, clock, fills):
+                        counts[name] = counts.get(name, 0) + 1
+                unmatched[order.order_id] = counts
+                sold = []
+                break
             stood = [offer for offer in fitting if offer.bid.placed_height < order.opened_height]
             fitting = stood or fitting
             cheapest = min(offer.bid.offer.price for offer in fitting)
@@ -146,23 +166,20 @@ def twin_match(
                 key=lambda pair: pair[1],
             )
             bid = best.bid
-            fills.append(
+            excluded.update((bid.validator, *related(bid.validator)))
+            sold.append(
                 Fill(
-                    order.order_id,
+                    order_id,
                     bid.id,
                     bid.validator,
                     order.work,
                     bid.offer.price,
                     bond_of(order, best),
                     tier_of(order, best),
+                    order.order_id,
                 )
             )
-        else:
-            counts: dict[str, int] = {}
-            for offer in offers:
-                for name in reasons(order, offer, clock, fills):
-                    counts[name] = counts.get(name, 0) + 1
-            unmatched[order.order_id] = counts
+        fills += sold
     return fills, unmatched, carried
 
 
@@ -192,6 +209,11 @@ class Case:
     seed: bytes
     clock: int
     fills_max: int
+    # Validators 0 and 1 are related, and so are 2 and 3.
+    pairs: bool = False
+
+    def related(self, validator: str) -> frozenset[str]:
+        return frozenset((f"{validator[:-1]}{int(validator[-1]) ^ 1}",)) if self.pairs else frozenset()
 
 
 def some(random: Random, values: tuple[str, ...], chance: float) -> tuple[str, ...]:
@@ -215,7 +237,8 @@ def random_case(number: int) -> Case:
         for name in (random.choice(validators) for _ in range(random.randint(0, 8)))
     ]
     orders = [random_order(random, validators, easy) for _ in range(random.randint(0, 7))]
-    return Case(orders, offers, random.randbytes(32), clock, random.choice((0, 2, 5, 256)))
+    fills_max = random.choice((0, 2, 5, 256))
+    return Case(orders, offers, random.randbytes(32), clock, fills_max, pairs=random.random() < 0.3)
 
 
 def random_offer(random: Random, validator: str, bond: int, stake: int, clock: int, easy: bool) -> StandingBid:
@@ -271,6 +294,7 @@ def random_order(random: Random, validators: list[str], easy: bool = False) -> A
         accept_seconds=0 if easy else random.choice((0, 3)),
         accept_max=random.choice((2, 5, 10**6)),
         payload_fee=0 if easy else random.choice((0, 3)),
+        replicas=tuple(random.randbytes(4) for _ in range(random.choice((0, 0, 0, 0, 0, 0, 1, 2)))),
     )
 
 
@@ -278,13 +302,15 @@ def random_order(random: Random, validators: list[str], easy: bool = False) -> A
 
 
 def run(case: Case) -> Matched:
-    return match(case.orders, Book(case.offers), case.seed, case.clock, case.fills_max)
+    return match(case.orders, Book(case.offers), case.seed, case.clock, case.fills_max, related=case.related)
 
 
 def compare_with_twin(case: Case) -> Matched:
     """Run both and compare everything; return the result."""
     result = run(case)
-    fills, unmatched, carried = twin_match(case.orders, case.offers, case.seed, case.clock, case.fills_max)
+    fills, unmatched, carried = twin_match(
+        case.orders, case.offers, case.seed, case.clock, case.fills_max, case.related
+    )
     assert list(result.fills) == fills
     assert [(order_id, dict(histogram)) for order_id, histogram in result.unmatched] == list(unmatched.items())
     assert list(result.carried) == carried

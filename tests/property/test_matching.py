@@ -159,11 +159,18 @@ def test_nothing_is_oversold_and_every_order_ends_in_one_place(case: Case) -> No
         assert bonds[offer.bid.validator] <= offer.free_bond
         assert values[offer.bid.validator] <= offer.free_stake
     ended = [
-        *(fill.order_id for fill in result.fills),
+        *{fill.first: None for fill in result.fills},
         *(order_id for order_id, _ in result.unmatched),
         *result.carried,
     ]
     assert sorted(ended) == sorted(order.order_id for order in case.orders)
+    for order in case.orders:
+        fills = [fill for fill in result.fills if fill.first == order.order_id]
+        if fills:
+            assert [fill.order_id for fill in fills] == [order.order_id, *order.replicas]
+            winners = [fill.validator for fill in fills]
+            assert len(set(winners)) == len(winners)
+            assert not any(case.related(winner).intersection(winners) for winner in winners)
 
 
 @settings(deadline=None)
@@ -215,7 +222,8 @@ def with_bids_that_stood(case: Case) -> Case:
 
 
 def alone(order: AuctionOrder, case: Case) -> Fill | None:
-    fills = match([order], Book(case.offers), case.seed, case.clock, 1).fills
+    single = replace(order, replicas=())
+    fills = match([single], Book(case.offers), case.seed, case.clock, 1).fills
     return fills[0] if fills else None
 
 
@@ -298,7 +306,7 @@ def test_older_orders_come_first(case: Case) -> None:
     ids = {order.order_id for order in first}
     all_fills = run(replace(case, fills_max=256)).fills
     only_first = run(replace(case, orders=first, fills_max=256)).fills
-    assert tuple(fill for fill in all_fills if fill.order_id in ids) == only_first
+    assert tuple(fill for fill in all_fills if fill.first in ids) == only_first
 
 
 @settings(deadline=None)

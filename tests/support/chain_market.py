@@ -190,7 +190,7 @@ def make_work(
     """
     first = first_step(order.terms, round)
     count = share_segments(order.terms) if stop is None else stop
-    name = (order.id, round, slot, work)
+    name = (order.first_replica or order.id, round, slot, work)
     stated = [
         TraceLeaf(index, first + index * order.terms.segment_steps, digest("boundary", name, index))
         for index in range(1, count + 1)
@@ -466,7 +466,7 @@ class Market:
             order_id=order_id,
             leg=leg.number,
             round=leg.round,
-            next_root=digest("next", order_id, leg.number, leg.round),
+            next_root=self.next_root(order_id, leg.number, leg.round),
             ciphertext_root=self.sealed_root(order_id, leg.round),
         )
         return replace(message, **changes)
@@ -500,6 +500,10 @@ class Market:
         self.commit(order_id, *self.traces_of_round(order_id))
         self.wait_drawn(order_id)
         self.chain.ok(*self.close_messages(order_id))
+
+    def next_root(self, order_id: bytes, leg: int, round: int) -> bytes:
+        """Return what the aggregation of a round gives where everything was right; replicas have the same."""
+        return digest("next", self.order(order_id).first_replica or order_id, leg, round)
 
     def sealed_root(self, order_id: bytes, round: int) -> bytes:
         """Return the root of the encrypted states that a round leaves, where it is a hand-over round."""
@@ -568,7 +572,7 @@ class Market:
         """Return what recomputing a place gives, where everything was right."""
         leg = self.panel(order_id, round).leg
         if place.kind is AuditKind.AGGREGATION:
-            return digest("next", order_id, leg, round)
+            return self.next_root(order_id, leg, round)
         if place.kind is AuditKind.HANDOVER:
             return self.sealed_root(order_id, round)
         ref = ShareRef(place.slot, place.issue)

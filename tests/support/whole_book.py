@@ -60,6 +60,7 @@ def match(
             price,
             bond,
             order.conditions.choose_tier(bid.offer.tiers),
+            order.order_id,
         )
         fills.append(fill)
         rows = [_after(fill, row) for row in rows]

@@ -19,6 +19,7 @@ from chain.state_machine.proof.covers import count_stands, may_claim, note_stand
 from chain.state_machine.proof.gas import READ_GAS
 from chain.state_machine.proof.left import find_round, get_stand_end
 from chain.state_machine.proof.panels import open_stand_panel
+from chain.state_machine.proof.replicas import publish
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.shares import change_share, get_last_issue, make_commitment
 from chain.state_machine.proof.stands import is_by_provider
@@ -160,6 +161,7 @@ def apply(ctx: Context, message: MsgStand, checked: CheckedStand) -> None:
     number = LAST_DISPUTES.get(ctx.store, *round_key) + 1
     LAST_DISPUTES.set(ctx.store, number, *round_key)
     waited = checked.share.state is ShareState.WRONG
+    publish(ctx, checked.order, key.round)
     change_share(ctx, key, stand=number, roots=message.roots, work=checked.work)
     dispute = Dispute(
         order_id=key.order_id,

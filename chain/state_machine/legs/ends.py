@@ -7,7 +7,7 @@ from chain.state_machine.ledger.order_money import get_job_bond, pay_from_deposi
 from chain.state_machine.ledger.tables import ESCROWS, get_bond_account
 from chain.state_machine.legs.checks import is_far_ahead
 from chain.state_machine.legs.creation import get_rest, open_leg
-from chain.state_machine.legs.hooks import CONTINUED, COVERED, ROUND_DROPPED, ROUND_LEFT
+from chain.state_machine.legs.hooks import CONTINUED, COVERED, HELD_BACK, LEFT_TO_OTHERS, ROUND_DROPPED, ROUND_LEFT
 from chain.state_machine.legs.money import clear_leg, compensate, cut_job_bond, keep_part
 from chain.state_machine.legs.parts import end_part, get_unserved, settle_parts
 from chain.state_machine.legs.progress import restart_progress, start_leg
@@ -109,8 +109,9 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     """After a failed leg, continue the order with its first round that is not verified, or end the order.
 
     If only a provider was at fault, the same validator continues, without an auction. Otherwise the order opens again.
-    It ends instead if no round is left, if its deadline has passed, or if its deposit cannot pay any bid. It also ends
-    if it has had ``max_attempts`` failures, or if enough validators have blamed the job or could not fetch the states.
+    It ends instead if no round is left, if its deadline has passed, if a replica goes on, or if its deposit cannot pay
+    any bid. It also ends if it has had ``max_attempts`` failures, or if enough validators have blamed the job or could
+    not fetch the states.
     """
     started = order.state is not OrderState.MATCHED
     undecided = leg.end_reason == LegEnd.UNDECIDED
@@ -121,7 +122,7 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     failures = order.failures + (1 if is_failure else 0)
     if _is_unserved(ctx, order, failures):
         end_with_leg(ctx, order, leg, failed if order.next_round else CloseReason.UNSERVED)
-    elif not _has_rest(ctx, order, leg) or (started and not order.rematch and bid is None):
+    elif not _has_rest(ctx, order, leg) or (bid is None and _is_left(ctx, order, started=started)):
         end_with_leg(ctx, order, leg, failed)
     elif ctx.clock >= order.deadline:
         end_with_leg(ctx, order, leg, failed if started or order.next_round else CloseReason.DEADLINE)
@@ -138,6 +139,11 @@ def reopen_or_end(ctx: Context, order: Order, leg: Leg) -> None:
     else:
         release_stake(ctx, leg.validator, leg.work, leg.price)
         open_order(ctx, ORDERS.update(ctx.store, order.id, failures=failures))
+
+
+def _is_left(ctx: Context, order: Order, *, started: bool) -> bool:
+    """Return whether no other validator is to serve an order."""
+    return (started and not order.rematch) or any(LEFT_TO_OTHERS(ctx, order))
 
 
 def _has_rest(ctx: Context, order: Order, leg: Leg) -> bool:
@@ -364,8 +370,9 @@ def on_progress(ctx: Context, entry: QueueEntry) -> None:
         return
     if ctx.clock < leg.progress_deadline:
         return
-    if is_far_ahead(order, leg):
-        # No round may close before another one is verified, so the leg cannot make progress now.
+    if is_far_ahead(order, leg) or any(HELD_BACK(ctx, leg)):
+        # No round may close before another one is verified, or replicas have not committed yet. So the leg cannot make
+        # progress now.
         restart_progress(ctx, order, leg)
     else:
         fail_leg(ctx, order, leg, LegEnd.NO_PROGRESS)

@@ -30,6 +30,14 @@ The shares of the round are dropped in steps; the order continues after the last
 ROUND_LEFT: Hook[[Order], None] = Hook("round left")
 """Called when the order has no open round left. The order's closed rounds then decide how it continues."""
 
+HELD_BACK: Hook[[Leg], bool] = Hook("held back")
+"""Called to ask whether a running leg waits for something that is not its validator's matter, so that its progress
+deadline does not end it.
+"""
+
+LEFT_TO_OTHERS: Hook[[Order], bool] = Hook("left to others")
+"""Called to ask whether an order whose leg has failed is left to other orders that train the same, and so ends."""
+
 STATES_ASKED: Hook[[Order, Leg], None] = Hook("states asked")
 """Called when the validator of a matched leg could not fetch the states from which the leg starts. A panel decides
 whether they can be fetched; the leg waits for it.

@@ -7,9 +7,11 @@ eighths are for matches. One eighth is for the reads that some tries need in add
 Orders that the block does not reach wait in the state for the next blocks.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from itertools import islice, takewhile
+from functools import partial
+from itertools import groupby, islice, takewhile
+from operator import attrgetter
 from typing import NamedTuple
 
 from chain.state_machine.context import Context
@@ -27,7 +29,7 @@ from chain.state_machine.market.tables import (
     SWEEP,
     Sweep,
 )
-from chain.state_machine.registry.members import get_promised
+from chain.state_machine.registry.members import get_active, get_promised
 from chain.state_machine.registry.tables import CLUSTERS
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import number_of
@@ -40,8 +42,9 @@ from escrow.deposits import affordable_price
 from matching_engine.match import Reads, match
 from matching_engine.records import AuctionOrder, Fill
 from pol.rules.panels import Promised, batch_seconds, verify_seconds
+from pol.rules.replicas import replica_ids
 from pol.rules.schedule import rest_terms, share_work, trial_work
-from pol.rules.tiers.table import highest_floor, longest_wait, tier_named
+from pol.rules.tiers.table import highest_floor, longest_wait, single_tiers, tier_named
 
 
 class AuctionBudget(NamedTuple):
@@ -81,10 +84,11 @@ def apply_auction(ctx: Context) -> None:
         ctx.clock,
         share.fills,
         Reads(share.reads, frozenset(order.id for order in swept if fresh)),
+        partial(get_related, ctx.store),
     )
     auditors = Auditors(ctx)
-    for fill in matched.fills:
-        apply_fill(ctx, fill, auditors)
+    for _, fills in groupby(matched.fills, key=attrgetter("first")):
+        apply_fills(ctx, list(fills), auditors)
     carried = dict.fromkeys(matched.carried)
     if sweep is not None and any(order.id in carried for order in swept):
         # These orders must not become new orders, because they would then come before other orders. Another sweep tries
@@ -167,6 +171,7 @@ def get_asked(store: Overlay, order: Order, clock: int) -> AuctionOrder:
         excluded=order.excluded,
         seconds_left=order.deadline - clock,
         opened_height=order.opened_height,
+        replicas=() if order.legs else replica_ids(order)[1:],
     )
 
 
@@ -192,8 +197,10 @@ def make_auction_order(
 
     The caller fills in the other fields. At most ``rounds_ahead`` rounds may be closed but not verified. Further rounds
     wait for a window, or for a stage of full length if a seat was silent. The last round also waits
-    for challenges, as long as the slowest allowed tier says. ``verify_seconds`` includes this waiting time.
+    for challenges, as long as the slowest allowed tier says. ``verify_seconds`` includes this waiting time. An order
+    that names no tier allows every tier in which one validator serves it.
     """
+    conditions = conditions if conditions.tiers else replace(conditions, tiers=single_tiers())
     return AuctionOrder(
         order_id=bytes(32),
         rounds=terms.rounds,
@@ -230,17 +237,17 @@ class Auditors:
         self._promised: list[Promised] | None = None
         self._eligible: dict[tuple[str, JobTerms, OrderParams, int], list[str]] = {}
 
-    def has_stranger(self, order: Order, validator: str, tier: str) -> bool:
-        """Return whether at least one possible auditor would not be a party to the order, if ``validator`` won the
-        order in ``tier``.
+    def has_stranger(self, order: Order, winners: Sequence[str], tier: str) -> bool:
+        """Return whether at least one possible auditor would not be a party to the order, if ``winners`` won it and its
+        replicas in ``tier``.
         """
         if not order.params.auditors:
             return True
         escrow = ESCROWS.must(self._ctx.store, order.id)
-        named = {validator, order.consumer, *(row.address for row in escrow.depositors)}
+        named = {*winners, order.consumer, *(row.address for row in escrow.depositors)}
         return any(
             operator not in named
-            and not CLUSTERS.has(self._ctx.store, validator, operator)
+            and not any(CLUSTERS.has(self._ctx.store, winner, operator) for winner in winners)
             and not ORDER_PARTIES.has(self._ctx.store, order.id, operator)
             for operator in self._of(order, tier)
         )
@@ -258,14 +265,33 @@ class Auditors:
         return self._eligible[key]
 
 
-def apply_fill(ctx: Context, fill: Fill, auditors: Auditors) -> None:
-    """Match an order with the bid of its fill: the order leaves the book, and its leg opens."""
-    order = ORDERS.must(ctx.store, fill.order_id)
-    bid = BIDS.must(ctx.store, fill.bid_id)
-    if not auditors.has_stranger(order, bid.validator, fill.tier):
-        # Each possible auditor is a party: the winner, a member of its cluster, a depositor or the consumer.
-        exclude(ctx, order, bid.validator)
-        DIRTY_ORDERS.mark(ctx.store, order.opened_height, order.id)
-        return
-    leave_book(ctx, order)
-    MATCHED(ctx, Match(order=order, bid=bid, price=fill.price, job_bond=fill.job_bond, tier=fill.tier))
+def get_related(store: Overlay, validator: str) -> frozenset[str]:
+    """Return the operators that may not serve a replica beside a validator: those of its cluster, and the validator of
+    the cluster in which it is a provider.
+    """
+    operators = (active.operator for active in get_active(store))
+    return frozenset(
+        name for name in operators if CLUSTERS.has(store, validator, name) or CLUSTERS.has(store, name, validator)
+    )
+
+
+def apply_fills(ctx: Context, fills: list[Fill], auditors: Auditors) -> None:
+    """Match an order, with its replicas, with the bids of their fills: they leave the book, and their legs open."""
+    winners = [fill.validator for fill in fills]
+    for fill in fills:
+        order = ORDERS.must(ctx.store, fill.order_id)
+        if not auditors.has_stranger(order, winners, fill.tier):
+            # Each possible auditor is a party: a winner, a member of its cluster, a depositor or the consumer.
+            leading = ORDERS.must(ctx.store, fills[0].order_id)
+            exclude(ctx, leading, winners[-1])
+            DIRTY_ORDERS.mark(ctx.store, leading.opened_height, leading.id)
+            return
+    for fill in fills:
+        order = ORDERS.must(ctx.store, fill.order_id)
+        bid = BIDS.must(ctx.store, fill.bid_id)
+        leave_book(ctx, order)
+        MATCHED(ctx, Match(order=order, bid=bid, price=fill.price, job_bond=fill.job_bond, tier=fill.tier))
+        for other in fills:
+            if other is not fill:
+                # The winner of a replica has an interest in what a panel finds.
+                ORDER_PARTIES.mark(ctx.store, order.id, other.validator)

@@ -73,5 +73,6 @@ COMPONENT = Component(
         "BOOK_READ_GAS": gas.BOOK_READ_GAS,
         "FILL_GAS": gas.FILL_GAS,
         "AUDITOR_GAS": gas.AUDITOR_GAS,
+        "REPLICA_GAS": gas.REPLICA_GAS,
     },
 )

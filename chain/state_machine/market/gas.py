@@ -10,6 +10,8 @@ FILL_GAS = 120_000
 
 # A validator in the list of those that can audit an order. The order keeps this list, and its event has it too.
 AUDITOR_GAS = 300
+# An order that a message opens beside the first one, as its replica.
+REPLICA_GAS = 30_000
 
 AUCTION_PERCENT = 15
 """The auction's share of ``due_gas``: a half for tries, three eighths for matches, an eighth for reads."""

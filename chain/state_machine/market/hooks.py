@@ -20,6 +20,9 @@ class Match:
 MATCHED: Hook[[Match], None] = Hook("matched")
 """Called when an order left the book because it was sold, to open its leg."""
 
+ENDED: Hook[[Order], None] = Hook("ended")
+"""Called when the end of an order is decided; the record is that from before."""
+
 OVERDUE: Hook[[Order], None] = Hook("overdue")
 """Called when the deadline of a matched or running order has passed."""
 

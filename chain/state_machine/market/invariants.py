@@ -80,7 +80,7 @@ def check_book(store: Overlay, _: Running) -> None:
 
 def _in_book(store: Overlay, order: Order) -> bool:
     ending = TALLIES.must(store, order.id).ending != 0
-    return order.state is OrderState.OPEN and not ending
+    return order.state is OrderState.OPEN and order.leads and not ending
 
 
 def check_holds(store: Overlay, _: Running) -> None:

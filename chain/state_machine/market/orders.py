@@ -9,7 +9,7 @@ from chain.state_machine.ledger.order_money import apply_payments
 from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, TALLIES
 from chain.state_machine.market.book import return_bond
 from chain.state_machine.market.holds import drop_holds, get_held_seconds, is_paused
-from chain.state_machine.market.hooks import OVERDUE
+from chain.state_machine.market.hooks import ENDED, OVERDUE
 from chain.state_machine.market.tables import (
     CLOSE_DUE,
     DIRTY_ORDERS,
@@ -25,7 +25,7 @@ from chain.state_machine.registry.members import get_active
 from chain.state_machine.registry.tables import CLUSTERS, VALIDATORS
 from domain.errors import DEADLINE_PASSED, Refusal
 from domain.ledger.records import BondKind, BondRow
-from domain.market.events import OrderClosed, OrderExcluded, OrderOpened
+from domain.market.events import DeadlineMoved, OrderClosed, OrderExcluded, OrderOpened
 from domain.market.reasons import CloseReason
 from domain.market.records import Order, OrderState
 from domain.market.transitions import ORDER_STEPS, OrderStep
@@ -37,7 +37,10 @@ BONDS_PER_CALL = 32
 
 
 def open_order(ctx: Context, order: Order) -> None:
-    """Put a stored order into the book, for the first time or again, and start its time to live."""
+    """Put a stored order into the book, for the first time or again, and start its time to live.
+
+    A replica that does not lead waits beside the book.
+    """
     expires = min(ctx.clock + order.time_to_live, order.deadline)
     is_new = order.state is OrderState.OPEN
     order = ORDERS.update(
@@ -49,8 +52,9 @@ def open_order(ctx: Context, order: Order) -> None:
         expires_at=expires,
         unmatched=(),
     )
-    OPEN_ORDERS.mark(ctx.store, *open_key(order))
-    DIRTY_ORDERS.mark(ctx.store, ctx.height, order.id)
+    if order.leads:
+        OPEN_ORDERS.mark(ctx.store, *open_key(order))
+        DIRTY_ORDERS.mark(ctx.store, ctx.height, order.id)
     schedule(ctx, expires, TIME_TO_LIVE_DUE, order.id)
     ctx.emit(
         OrderOpened(
@@ -88,6 +92,7 @@ def end_order(ctx: Context, order: Order, reason: CloseReason) -> None:
     cancel(ctx, order.deadline, ORDER_DUE, order.id)
     drop_holds(ctx, order.id)
     close_order(ctx, order.id, reason)
+    ENDED(ctx, order)
 
 
 def close_order(ctx: Context, order_id: bytes, reason: CloseReason) -> None:
@@ -149,12 +154,33 @@ def is_ending(ctx: Context, order: Order) -> bool:
 def get_waited(ctx: Context, order: Order) -> int:
     """Return the seconds for which an order has been waiting until now. Its deadline will move by these seconds.
 
-    An order waits while one of its panels waits for audit room, and while it is held. If it waits for both reasons at
-    the same time, the longer wait counts.
+    An order waits while one of its panels waits for audit room, while it waits for its replicas, and while it is held.
+    If it waits for several reasons at the same time, the longer wait counts.
     """
     tally = TALLIES.must(ctx.store, order.id)
     waited = ctx.clock - tally.waits_since if tally.waiting else 0
     return max(waited, get_held_seconds(ctx, order.id))
+
+
+def begin_wait(ctx: Context, order_id: bytes) -> None:
+    """Let an order wait for something that is not its validator's matter. It may wait for several such things."""
+    tally = TALLIES.must(ctx.store, order_id)
+    since = tally.waits_since if tally.waiting else ctx.clock
+    TALLIES.update(ctx.store, order_id, waiting=tally.waiting + 1, waits_since=since)
+
+
+def end_wait(ctx: Context, order: Order) -> None:
+    """End one wait of an order. If it was the last one, move the order's deadline by the waiting time."""
+    tally = TALLIES.must(ctx.store, order.id)
+    waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
+    # If the order is held, the end of the pause adds its length to the deadline. So the pause is subtracted here.
+    waited -= min(waited, get_held_seconds(ctx, order.id))
+    TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
+    if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):
+        moved = ORDERS.update(ctx.store, order.id, deadline=order.deadline + waited)
+        cancel(ctx, order.deadline, ORDER_DUE, order.id)
+        schedule(ctx, moved.deadline, ORDER_DUE, order.id)
+        ctx.emit(DeadlineMoved(order.id, moved.deadline))
 
 
 def on_time_to_live(ctx: Context, entry: QueueEntry) -> None:

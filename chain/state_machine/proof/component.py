@@ -6,19 +6,31 @@ from chain.state_machine.legs.hooks import (
     AT_STAKE,
     CONTINUED,
     COVERED,
+    HELD_BACK,
+    LEFT_TO_OTHERS,
     ROUND_DROPPED,
     ROUND_LEFT,
     STATES_ASKED,
     TAKEN_ROUND,
 )
-from chain.state_machine.market.hooks import RELEASED
+from chain.state_machine.market.hooks import ENDED, RELEASED
 from chain.state_machine.proof import gas
 from chain.state_machine.proof.covers import get_cover, is_in_fund, on_continued, on_fund, weigh_fund
 from chain.state_machine.proof.fetches import on_fetch, weigh_fetch
 from chain.state_machine.proof.handlers import HANDLERS
+from chain.state_machine.proof.hooks import ROUND_VOIDED
 from chain.state_machine.proof.invariants import INVARIANTS
 from chain.state_machine.proof.lots import apply_lots, on_lot, weigh_lot
 from chain.state_machine.proof.queries import ANSWERS
+from chain.state_machine.proof.replicas import (
+    has_live,
+    is_awaiting,
+    on_dropped,
+    on_review,
+    on_voided,
+    schedule_review,
+    weigh_review,
+)
 from chain.state_machine.proof.room import on_room, weigh_room
 from chain.state_machine.proof.rounds import weigh_void
 from chain.state_machine.proof.rulings import on_appeal, on_stage, on_work, weigh_appeal, weigh_stage
@@ -45,9 +57,13 @@ from chain.state_machine.proof.tables import (
     APPEAL_DUE,
     ASKED_UNTIL,
     AUDIT_LOAD,
+    AWAITING,
     BEHIND_PANELS,
     BONDS_DUE,
+    COMPARING,
     DELIVERIES,
+    DEPARTURES,
+    DIFFERENCES,
     DROP_DUE,
     FETCH_DUE,
     FORFEIT_DUE,
@@ -64,11 +80,14 @@ from chain.state_machine.proof.tables import (
     PANEL_DUTIES,
     PANEL_POTS,
     PANELS,
+    PUBLISHED,
     RECEIPT_ASKS,
+    REPLICAS_DUE,
     ROOM_DUE,
     ROUNDS,
     SEATS,
     SHARES,
+    SHOWN_TRACES,
     STAGE_DUE,
     STANDING_ISSUES,
     TAKE_DUE,
@@ -124,6 +143,12 @@ COMPONENT = Component(
         ASKED_UNTIL,
         HELD_ISSUES,
         HELD_COUNTS,
+        PUBLISHED,
+        AWAITING,
+        COMPARING,
+        DIFFERENCES,
+        SHOWN_TRACES,
+        DEPARTURES,
     ),
     handlers=HANDLERS,
     effects=(
@@ -142,6 +167,7 @@ COMPONENT = Component(
         Effect(TAKE_DUE, on_take, weigh_take),
         Effect(FETCH_DUE, on_fetch, weigh_fetch),
         Effect(WITNESS_DUE, on_witness, weigh_witness),
+        Effect(REPLICAS_DUE, on_review, weigh_review),
     ),
     draws=(
         Draw(SharesSubject, draw_segments, weigh_segments),
@@ -151,6 +177,11 @@ COMPONENT = Component(
     hooks=(
         BEGIN.to(apply_lots),
         ROUND_DROPPED.to(drop_open_round),
+        ROUND_DROPPED.to(on_dropped),
+        ROUND_VOIDED.to(on_voided),
+        HELD_BACK.to(is_awaiting),
+        LEFT_TO_OTHERS.to(has_live),
+        ENDED.to(schedule_review),
         AT_STAKE.to(is_at_stake),
         AT_STAKE.to(is_in_fund),
         COVERED.to(get_cover),

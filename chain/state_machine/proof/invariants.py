@@ -15,7 +15,9 @@ from chain.state_machine.proof.shares import LIVE
 from chain.state_machine.proof.tables import (
     APPEAL_DUE,
     AUDIT_LOAD,
+    AWAITING,
     BEHIND_PANELS,
+    COMPARING,
     DELIVERIES,
     HELD_COUNTS,
     HELD_ISSUES,
@@ -182,6 +184,8 @@ def check_queue(store: Overlay, rules: Running) -> None:
     will_end |= {order_id for _, order_id, *_ in WAITING_PANELS.keys(store)}
     # If a panel of an order waits behind another panel, the order ends after that other panel.
     will_end |= {order_id for order_id, *_ in BEHIND_PANELS.keys(store)}
+    # If a round waits for replicas, the order ends after they have closed theirs, or have failed.
+    will_end |= {order_id for order_id, *_ in COMPARING.keys(store)}
     for order in ORDERS.scan(store):
         is_closed = order.state is OrderState.CLOSED
         ensure(is_closed or order.id in will_end, f"no queue entry will end order {order.id.hex()}")
@@ -351,9 +355,10 @@ def check_room(store: Overlay, _: Running) -> None:
         idle = panel.stage == 0 and panel.load == 0 and not panel.is_settled
         ensure(idle, f"a panel of order {key.order_id.hex()} waits for room, but has begun")
     counts = Counter(key.order_id for key in waiting)
+    counts.update(order_id for order_id, *_ in (*AWAITING.keys(store), *COMPARING.keys(store)))
     for order in ORDERS.scan(store):
         count = TALLIES.must(store, order.id).waiting
-        ensure(count == counts[order.id], f"order {order.id.hex()} has a wrong count of waiting panels")
+        ensure(count == counts[order.id], f"order {order.id.hex()} has a wrong count of what it waits for")
     stuck = waiting and not total and not any(e.kind == ROOM_DUE.number for e in get_entries(store))
     ensure(not stuck, "panels wait for room, but no panel has any")
     for panel in panels:

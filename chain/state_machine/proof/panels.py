@@ -15,10 +15,12 @@ from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_job_bond
 from chain.state_machine.ledger.tables import BOND_ROWS
 from chain.state_machine.legs.tables import LEGS
+from chain.state_machine.market.orders import begin_wait
 from chain.state_machine.proof.gas import CLOSE_GAS
 from chain.state_machine.proof.places import emit_place, get_extents, get_stops, make_place
 from chain.state_machine.proof.room import ask_room, wait_for_seed
-from chain.state_machine.proof.tables import AUDIT_STAGE, PANELS, ROUNDS, SHARES
+from chain.state_machine.proof.tables import AUDIT_STAGE, COMPARING, PANELS, REPLICAS_DUE, ROUNDS, SHARES
+from chain.state_machine.queue import schedule
 from domain.amount import BPS
 from domain.keys import PanelKey, RoundKey, ShareRef
 from domain.ledger.records import BondKind
@@ -44,7 +46,19 @@ def open_panel(ctx: Context, order: Order, closed: Round) -> None:
     panel = _make_panel(key.panel())
     PANEL_STEPS.check(PanelStep.ASK, None, panel.state)
     PANELS.put(ctx.store, panel)
-    if rate >= BPS:
+    if order.replicas:
+        # The comparison with the other replicas decides about the panel.
+        COMPARING.mark(ctx.store, *key)
+        begin_wait(ctx, order.id)
+        schedule(ctx, ctx.clock, REPLICAS_DUE, order.first_replica)
+    else:
+        ask_panel(ctx, order, closed, panel)
+
+
+def ask_panel(ctx: Context, order: Order, closed: Round, panel: Panel) -> None:
+    """Let the panel of a round begin when there is room for it, or let a lot decide whether it begins."""
+    leg = LEGS.must(ctx.store, order.id, closed.leg)
+    if get_rate(ctx, order, leg, closed) >= BPS:
         ask_room(ctx, order, panel)
     else:
         wait_for_seed(ctx, order, leg, panel, AUDIT_STAGE)

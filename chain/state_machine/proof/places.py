@@ -5,7 +5,8 @@ from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.proof.gas import READ_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.left import must_find_round
 from chain.state_machine.proof.stands import get_standing
-from chain.state_machine.proof.tables import PANELS, ROUNDS, SHARES, PanelSubject
+from chain.state_machine.proof.tables import DEPARTURES, PANELS, ROUNDS, SHARES, PanelSubject
+from chain.state_machine.tables import number_of
 from domain.keys import PanelKey, ShareKey
 from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
@@ -15,6 +16,7 @@ from pol.rules.commitment import update_claim
 from pol.rules.handover import chunk_layout
 from pol.rules.lots import seed
 from pol.rules.panels import ShareExtent, draw_chunk, group_places, is_place, least_segments, segment_count
+from pol.rules.replicas import put_departures
 from pol.rules.schedule import served_terms, share_segments
 from pol.rules.stands import draw_stand_places
 from pol.rules.stops import stop_of, stop_step
@@ -39,6 +41,7 @@ def draw_round_places(
     lot = seed("panel/places", subject.id, beacon)
     stops = get_stops(closed, shares)
     places = tier_of(leg).draw_places(lot, shares, segments, closed.stopped)
+    places = put_departures(places, _take_departures(ctx, closed), closed.stopped)
     if closed.ciphertext_root:
         chunk = draw_chunk(lot, chunk_layout(terms, len(closed.shares)))
         places = (*places, chunk) if chunk is not None else places
@@ -47,6 +50,16 @@ def draw_round_places(
     for number, place in enumerate(drawn):
         emit_place(ctx, panel.key, number, place)
     return drawn
+
+
+def _take_departures(ctx: Context, closed: Round) -> list[AuditPlace]:
+    """Return the places at which other replicas depart from a round, and forget them."""
+    places = []
+    for parts in list(DEPARTURES.keys(ctx.store, *closed.key)):
+        kind, slot, issue, segment = map(number_of, parts[3:])
+        places.append(AuditPlace(kind=AuditKind(kind), slot=slot, issue=issue, segment=segment))
+        DEPARTURES.delete(ctx.store, *parts)
+    return places
 
 
 def draw_share_places(

@@ -14,6 +14,7 @@ from chain.state_machine.ledger.tables import (
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.left import must_find_round
+from chain.state_machine.proof.replicas import get_wanted, holds_back
 from chain.state_machine.proof.stages import get_commit_seconds
 from chain.state_machine.proof.starts import get_starts
 from chain.state_machine.proof.tables import (
@@ -62,6 +63,8 @@ def _order(store: Overlay, request: OrderRequest) -> OrderResponse:
         payments=tuple(PAYMENTS.scan(store, order_id)),
         deliveries=tuple(DELIVERIES.scan(store, order_id)),
         asks=tuple(RECEIPT_ASKS.scan(store, order_id)),
+        holds_back=bool(legs) and holds_back(store, order, legs[-1]),
+        wanted=get_wanted(store, order),
     )
 
 

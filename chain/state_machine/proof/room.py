@@ -13,30 +13,28 @@ from typing import Any
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_challenge_bond
-from chain.state_machine.ledger.tables import TALLIES
 from chain.state_machine.legs.tables import LEGS
-from chain.state_machine.market.holds import get_held_seconds
-from chain.state_machine.market.orders import get_parties
-from chain.state_machine.market.tables import ORDER_AUDITORS, ORDER_DUE, ORDERS
+from chain.state_machine.market.orders import begin_wait, end_wait, get_parties
+from chain.state_machine.market.tables import ORDER_AUDITORS, ORDERS
 from chain.state_machine.proof.gas import SEAT_GAS, VALIDATOR_GAS
 from chain.state_machine.proof.lots import open_lot
 from chain.state_machine.proof.tables import (
     AUDIT_LOAD,
+    COMPARING,
     PANELS,
     ROOM_DUE,
     WAITING_PANELS,
     PanelSubject,
 )
-from chain.state_machine.queue import QueueEntry, cancel, schedule
+from chain.state_machine.queue import QueueEntry, schedule
 from chain.state_machine.registry.members import may_audit
 from chain.state_machine.registry.tables import PROVIDERS, VALIDATORS
 from chain.state_machine.staking.tables import count_bonded
 from chain.state_machine.tables import number_of
 from domain.amount import BPS, PFLOP
-from domain.keys import PanelKey
+from domain.keys import PanelKey, RoundKey
 from domain.legs.records import Leg
-from domain.market.events import DeadlineMoved
-from domain.market.records import Order, OrderState
+from domain.market.records import Order
 from domain.proof.events import PanelBegun, PanelWaits, RoomTaken
 from domain.proof.params import ProofParams
 from domain.proof.records import Panel
@@ -54,9 +52,7 @@ def ask_room(ctx: Context, order: Order, panel: Panel) -> None:
         _begin(ctx, order, panel)
         return
     WAITING_PANELS.mark(ctx.store, *_turn(ctx, order, panel))
-    tally = TALLIES.must(ctx.store, order.id)
-    since = tally.waits_since if tally.waiting else ctx.clock
-    TALLIES.update(ctx.store, order.id, waiting=tally.waiting + 1, waits_since=since)
+    begin_wait(ctx, order.id)
     ctx.emit(PanelWaits(panel.key))
     schedule(ctx, ctx.clock, ROOM_DUE)
 
@@ -97,11 +93,22 @@ def wait_for_seed(ctx: Context, order: Order, leg: Leg, panel: Panel, stage: int
 
 
 def leave_room(ctx: Context, order: Order, panel: Panel) -> None:
-    """Take back the room of a panel that is over; if the panel is still waiting for room, end the wait."""
+    """Take back the room of a panel that is over; if the panel is still waiting for room, or for the comparison with
+    other replicas, end the wait.
+    """
     turn = _turn(ctx, order, panel)
     if WAITING_PANELS.has(ctx.store, *turn):
         _stop_waiting(ctx, order, turn)
+    if not panel.dispute:
+        end_comparison(ctx, order, panel.round_key)
     take_room(ctx, panel, 0)
+
+
+def end_comparison(ctx: Context, order: Order, key: RoundKey) -> None:
+    """If a closed round waits for the comparison with other replicas, end the wait."""
+    if COMPARING.has(ctx.store, *key):
+        COMPARING.delete(ctx.store, *key)
+        end_wait(ctx, order)
 
 
 def on_room(ctx: Context, _: QueueEntry) -> None:
@@ -206,15 +213,6 @@ def _is_anyone_waiting(ctx: Context) -> bool:
 
 
 def _stop_waiting(ctx: Context, order: Order, turn: tuple[int, bytes, int, int, int]) -> None:
-    """End the wait of a panel. If no other panel of the order waits, move the order's deadline by the waiting time."""
+    """End the wait of a panel."""
     WAITING_PANELS.delete(ctx.store, *turn)
-    tally = TALLIES.must(ctx.store, order.id)
-    waited = 0 if tally.waiting > 1 else ctx.clock - tally.waits_since
-    # If the order is held, the end of the pause adds its length to the deadline. So the pause is subtracted here.
-    waited -= min(waited, get_held_seconds(ctx, order.id))
-    TALLIES.update(ctx.store, order.id, waiting=tally.waiting - 1)
-    if waited and order.state in (OrderState.RUNNING, OrderState.PROVEN):
-        moved = ORDERS.update(ctx.store, order.id, deadline=order.deadline + waited)
-        cancel(ctx, order.deadline, ORDER_DUE, order.id)
-        schedule(ctx, moved.deadline, ORDER_DUE, order.id)
-        ctx.emit(DeadlineMoved(order.id, moved.deadline))
+    end_wait(ctx, order)

@@ -109,6 +109,7 @@ def add_accepted(ctx: Context, order: Order, leg: Leg, shares: list[Share]) -> N
             # The first place in slot order.
             stopped=min(places, key=lambda place: place.slot) if places else None,
             cover=max(before.cover if before is not None else 0, *(share.claim.cover for share in shares)),
+            late=any(share.late for share in shares) or (before is not None and before.late),
         ),
     )
 

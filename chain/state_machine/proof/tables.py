@@ -107,7 +107,7 @@ class LotGroup:
 @dataclass(frozen=True, slots=True)
 class OpenRound:
     """Numbers about the accepted shares of an open round: how many there are, the FLOPs of their whole segments, and
-    their highest cover (bps).
+    their highest cover (bps). ``late`` says that one of them is late.
 
     ``stopped`` is the place at which the first of these shares in slot order ends early; None if all of them are whole.
     """
@@ -119,6 +119,7 @@ class OpenRound:
     work: int
     stopped: AuditPlace | None
     cover: int
+    late: bool = False
 
     @property
     def key(self) -> RoundKey:
@@ -170,6 +171,19 @@ class VoidFund:
     is_paying: bool = False
     from_bonds: int = 0
     from_job: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """A difference of replicas in a round: they differ in ``slot``, and each of the ``orders`` has to show its trace of
+    the slot before ``until`` (chain clock).
+    """
+
+    first: bytes
+    round: int
+    slot: int
+    orders: tuple[bytes, ...]
+    until: int
 
 
 SHARES = Table(0x32, "share", Share, lambda r: r.key)
@@ -226,6 +240,19 @@ VOID_CLAIMS = Numbers(0x78, "claim of a void share")
 # Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
 WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
+# Rounds of which a replica has published roots. Key: first replica, round.
+PUBLISHED = KeySet(0xC0, "published round")
+# Open rounds that wait until other replicas have committed. Key: order, leg, round.
+AWAITING = KeySet(0xC1, "round that waits for replicas")
+# Closed rounds that wait for the comparison with other replicas. Key: order, leg, round.
+COMPARING = KeySet(0xC2, "round that is not compared")
+DIFFERENCES = Table(0xC3, "difference of replicas", Difference, lambda r: (r.first, r.round))
+# A byte, and the leaves of a trace that a validator showed, one after another. Key: order, leg, round.
+SHOWN_TRACES = BytesTable(0xC4, "shown trace")
+# Places at which replicas depart from each other, until the panel is drawn. Key: order, leg, round, kind, slot, issue,
+# segment.
+DEPARTURES = KeySet(0xC5, "departure of replicas")
+
 
 # Parts of an entry: purpose, id of the subject.
 LOT_DUE = Due("lot", 0, lane=0)
@@ -261,6 +288,8 @@ FUND_DUE = Due("fund", 29, lane=1, of_order=True)
 FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
 # The time of the witnesses of a delivery is over. Parts of an entry: order, leg, round, slot, issue.
 WITNESS_DUE = Due("witness", 61, lane=1, of_order=True)
+# Replicas have to be compared, or one of them may go on. Parts of an entry: first replica.
+REPLICAS_DUE = Due("replicas", 63, lane=0)
 # The time to appeal a ruling is over. Parts of an entry: order, leg, round, dispute.
 APPEAL_DUE = Due("appeal", 52, lane=0, of_order=True)
 

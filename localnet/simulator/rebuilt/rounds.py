@@ -13,8 +13,11 @@ from domain.proof.events import (
     HandoverFoundWrong,
     HandoverTaken,
     ReceiptAsked,
+    ReplicasAwaited,
+    ReplicasReady,
     RoundCleared,
     RoundClosed,
+    RoundCompared,
     RoundStopped,
     RoundVerified,
     RoundVoid,
@@ -27,6 +30,9 @@ from domain.proof.events import (
     ShareRejected,
     ShareSkipped,
     ShareTaken,
+    TraceMissing,
+    TraceShown,
+    TraceWanted,
     VoidSharePaid,
     WitnessesDrawn,
 )
@@ -100,6 +106,7 @@ def _put_share(
         drawn=(),
         roots=None,
         held_as=key.issue if key.issue != task_issue else 0,
+        late=change.late,
     )
     row = BondRow(
         kind=BondKind.SHARE,
@@ -266,6 +273,7 @@ def _(change: RoundClosed, books: Rebuilt) -> None:
         mirrors=change.mirrors,
         time_left=change.time_left,
         cover=change.cover,
+        late=change.late,
     )
     left = change.next_root or leg.global_in
     books.change_leg(key.order_id, key.leg, round=key.round + 1, global_in=left)
@@ -290,6 +298,13 @@ def _(change: RoundCleared, books: Rebuilt) -> None:
     key = change.round
     leg = books.legs[key.order_id, key.leg]
     books.change_leg(key.order_id, key.leg, cleared=max(leg.cleared, leg.verified) + 1)
+
+
+@take.register
+def _(
+    change: ReplicasAwaited | ReplicasReady | RoundCompared | TraceWanted | TraceShown | TraceMissing, books: Rebuilt
+) -> None:
+    """Nothing of it stands in a record that others read: deadlines and panels have events of their own."""
 
 
 @take.register

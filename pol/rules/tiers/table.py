@@ -9,10 +9,11 @@ from domain.market.records import ChallengeTerms, JobTerms, Order
 from domain.order_params import OrderParams
 from pol.rules.schedule import served_terms
 from pol.rules.tiers.exact import EXACT
+from pol.rules.tiers.replicated import REPLICATED
 from pol.rules.tiers.sampled import SAMPLED
 from pol.rules.tiers.tier import Tier
 
-TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in (EXACT, SAMPLED)})
+TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in (EXACT, SAMPLED, REPLICATED)})
 """The tiers by name, the default first. Use the functions below for look-ups, since tests replace this table."""
 
 DEFAULT_TIERS = tuple(TIERS)[:1]
@@ -51,6 +52,19 @@ def check_names(names: Iterable[str], field: str) -> None:
             reason = f"{name!r} is not a tier of this chain"
             remedy = f"use one of: {', '.join(TIERS)}"
             raise Refusal(UNSUPPORTED, f"{field}[{at}]", reason, remedy)
+
+
+def is_replicating(name: str) -> bool:
+    """Return whether a name is that of a tier in which several validators each serve the whole order."""
+    tier = TIERS.get(name)
+    return tier is not None and tier.replicates
+
+
+def single_tiers() -> tuple[str, ...]:
+    """Return the names of the tiers in which one validator serves an order. A bid serves an order that names no tier in
+    the first of them that it offers.
+    """
+    return tuple(tier.name for tier in TIERS.values() if not tier.replicates)
 
 
 def highest_floor(names: Iterable[str], terms: JobTerms, price_limit: int, params: OrderParams) -> int:

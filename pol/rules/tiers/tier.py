@@ -79,6 +79,9 @@ class Tier:
       are the terms of the leg, ``price`` is its price, and ``job_bond`` (uassay) is what is left of its job bond.
     - ``draws_doubtful``: whether a doubtful round always gets a panel. A round is doubtful if it has a rejected share,
       or repeats a void round.
+    - ``replicates``: whether several validators each serve the whole order, and a round with equal results at all of
+      them is treated as one that was recomputed. Its ``rate`` is then the chance of a panel; any other round of these
+      validators has one (:mod:`pol.rules.replicas`).
     - ``draw_places(seed, shares, segments, stopped)``: the places of the panel.
     - ``draw_duty(seed, terms, is_new, params)``: the segments of a share that its own validator must replay. ``terms``
       are the terms of the leg. ``is_new`` is true if its provider has no share in a verified round.
@@ -134,6 +137,7 @@ class Tier:
     penalty: int
     least_multiple: Callable[[JobTerms, int, int, OrderParams], int]
     challenges: Callable[[ChallengeTerms, OrderParams], ChallengeTerms]
+    replicates: bool = False
 
     def agree(self, root: bytes, claim: bytes) -> bool:
         """Return whether a recomputed root agrees with the root that a provider claimed."""

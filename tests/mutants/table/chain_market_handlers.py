@@ -32,7 +32,7 @@ MUTANTS = (
         "auditors-for-nothing",
         "the list of auditors that an order keeps needs no gas",
         "chain/state_machine/market/handlers/orders.py",
-        "    return AUDITOR_GAS * len(auditable.auditors)\n",
+        "    return AUDITOR_GAS * len(auditable.auditors) * (1 + more) + REPLICA_GAS * more\n",
         "    return 0\n",
         ("tests/unit/chain/state_machine/market/handlers/test_submit_order.py",),
     ),

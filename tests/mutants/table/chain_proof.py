@@ -31,6 +31,7 @@ from tests.mutants.tests import (
 )
 
 _LOTS = "tests/unit/chain/state_machine/proof/test_clock_and_lots.py"
+_REPLICAS = "tests/unit/chain/state_machine/proof/test_replicas.py"
 _OTHER_TIER = "tests/unit/chain/state_machine/proof/test_other_tier.py"
 
 _SAMPLED = "tests/unit/chain/attacks/test_rounds_that_are_not_drawn.py::test_"
@@ -1072,5 +1073,53 @@ MUTANTS = (
         "if before is not None and before.void:",
         "if before is not None and not before.void:",
         (f"{_SAMPLED}a_round_that_repeats_a_void_one_is_recomputed",),
+    ),
+    Mutant(
+        "roots-before-commitments",
+        "a validator publishes roots although another replica has not committed",
+        "chain/state_machine/proof/replicas.py",
+        "    return all(_has_committed(store, other, round) for other in pending)\n",
+        "    return True\n",
+        (_REPLICAS,),
+    ),
+    Mutant(
+        "late-share-confirms",
+        "a share that comes after roots are public is not late",
+        "chain/state_machine/proof/replicas.py",
+        "    return bool(order.replicas) and PUBLISHED.has(store, order.first_replica, round)\n",
+        "    return False\n",
+        (_REPLICAS,),
+    ),
+    Mutant(
+        "replica-not-awaited",
+        "a round is compared before each replica has closed its own",
+        "chain/state_machine/proof/replicas.py",
+        "_get_closed(ctx.store, order, round) is None for order in orders",
+        "False for order in orders",
+        (_REPLICAS,),
+    ),
+    Mutant(
+        "unshown-trace-is-no-fault",
+        "a validator that shows no trace keeps its round",
+        "chain/state_machine/proof/replicas.py",
+        "            _void_unshown(ctx, result.closed, difference.slot)\n",
+        "            pass\n",
+        (_REPLICAS,),
+    ),
+    Mutant(
+        "waiting-leg-fails",
+        "a leg whose shares are committed fails while it waits for another replica",
+        "chain/state_machine/proof/replicas.py",
+        "    return AWAITING.has(ctx.store, *leg.open_round)\n",
+        "    return False\n",
+        (_REPLICAS,),
+    ),
+    Mutant(
+        "replica-opens-again",
+        "a replica that failed opens again while another one goes on",
+        "chain/state_machine/proof/replicas.py",
+        "other.state is not OrderState.CLOSED and not _is_ending(ctx.store, other)",
+        "False and not _is_ending(ctx.store, other)",
+        (_REPLICAS,),
     ),
 )

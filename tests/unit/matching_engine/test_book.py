@@ -52,7 +52,7 @@ def test_a_fill_comes_off_and_is_undone() -> None:
     book = Book([bid("a", 5), bid("b", 6), bid("c", 6, by="w")])
     rows = book.standing()
     sold = Sold(book)
-    sold.take(Fill(b"o", b"a", "v", 10 * PFLOP, 5, 7, "exact"))
+    sold.take(Fill(b"o", b"a", "v", 10 * PFLOP, 5, 7, "exact", b"o"))
     assert book.standing() == rows
     after = [sold.current(row.bid.id) for row in rows]
     assert [(r.free_capacity // PFLOP, r.free_bond, r.free_stake) for r in after] == [
@@ -63,7 +63,7 @@ def test_a_fill_comes_off_and_is_undone() -> None:
     sold.refresh(b"b")
     assert book.standing() == [rows[0], after[1], rows[2]]
     sold.settle()
-    sold.take(Fill(b"p", b"b", "v", 10 * PFLOP, 6, 3, "exact"))
+    sold.take(Fill(b"p", b"b", "v", 10 * PFLOP, 6, 3, "exact", b"p"))
     sold.settle()
     assert [(r.free_capacity // PFLOP, r.free_bond, r.free_stake) for r in book.standing()] == [
         (90, 90, 890),
@@ -86,6 +86,7 @@ def test_a_bid_is_brought_up_to_date_again_after_another_fill() -> None:
         price=5,
         job_bond=7,
         tier="exact",
+        first=b"o",
     )
     for taken in (7, 14):
         sold.take(fill)

@@ -44,7 +44,7 @@ def first_of(tag: str, seed: bytes, *parts: tuple[bytes, ...]) -> tuple[bytes, .
 def test_the_cheapest_bid_wins_at_its_own_price() -> None:
     offers = [offer("dear", 9), offer("cheap", 4), offer("middle", 5)]
     assert match([order("o", work=10)], Book(offers), SEED, 0, 9) == Matched(
-        (Fill(b"o", b"cheap", "v", 10 * PFLOP, 4, 5, "exact"),), (), ()
+        (Fill(b"o", b"cheap", "v", 10 * PFLOP, 4, 5, "exact", b"o"),), (), ()
     )
 
 

@@ -264,6 +264,7 @@ def test_a_fill_takes_only_from_what_conditions_say_is_taken() -> None:
         price=5,
         job_bond=7,
         tier="exact",
+        first=b"o",
     )
     sold.take(fill)
     after = sold.current(row.bid.id)

@@ -1,5 +1,6 @@
 """Handlers of orders that are not matched: submit and cancel."""
 
+from dataclasses import replace
 from itertools import pairwise
 
 from chain.state_machine.context import Context
@@ -7,7 +8,7 @@ from chain.state_machine.handler import Handler
 from chain.state_machine.ledger import balances
 from chain.state_machine.ledger.order_money import apply_inflow
 from chain.state_machine.ledger.tables import ESCROWS, TALLIES, Tally
-from chain.state_machine.market.gas import AUDITOR_GAS
+from chain.state_machine.market.gas import AUDITOR_GAS, REPLICA_GAS
 from chain.state_machine.market.holds import check_not_held
 from chain.state_machine.market.orders import (
     check_before,
@@ -35,6 +36,7 @@ from domain.market.transitions import ORDER_STEPS, OrderStep
 from escrow.deposits import open_escrow
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.orders import Auditable, check_job, check_order
+from pol.rules.replicas import replica_ids
 
 # --- MsgSubmitOrder: submit an order and lock its deposit ----------------------------------------
 
@@ -62,19 +64,21 @@ def check_submit_order(ctx: Context, message: MsgSubmitOrder) -> Auditable:
         message.time_to_live,
         ctx.block.params,
         get_promised(ctx.store),
+        message.replicas,
     )
     document = possession_sign_bytes(ctx.new_id("order"), message.order_key)
     if not ctx.crypto.signature(message.order_key, document, message.key_proof):
         reason = "is not the order key's signature of the order's id"
         raise Refusal(BAD_PROOF, "key_proof", reason, "sign the id of this order with the order's key")
-    balances.check_funds(ctx, message.consumer, message.deposit)
+    balances.check_funds(ctx, message.consumer, message.deposit * max(1, message.replicas))
     return auditable
 
 
 def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditable) -> None:
-    """Lock the deposit and open the order; the auction of the next block tries it."""
+    """Lock the deposit and open the order, or each of its replicas; the auction of the next block tries it."""
+    first = ctx.new_id("order")
     order = Order(
-        id=ctx.new_id("order"),
+        id=first,
         consumer=message.consumer,
         order_key=message.order_key,
         terms=message.terms,
@@ -97,27 +101,37 @@ def apply_submit_order(ctx: Context, message: MsgSubmitOrder, auditable: Auditab
         audit_ms=auditable.audit_ms,
         window=auditable.window,
         challenges=message.challenges,
+        replicas=message.replicas,
+        first_replica=first if message.replicas else b"",
     )
+    fee = _least_fee(ctx, message, auditable)
+    for order_id in replica_ids(order) or (first,):
+        _open_replica(ctx, replace(order, id=order_id), message.deposit, auditable, fee if order_id == first else 0)
+    ctx.responses.append(("order_id", first))
+
+
+def _open_replica(ctx: Context, order: Order, deposit: int, auditable: Auditable, fee: int) -> None:
+    """Lock the deposit of one order, and open it."""
     ORDERS.put(ctx.store, order)
-    escrow, deposit = open_escrow(order.id, message.consumer, message.deposit)
+    escrow, inflow = open_escrow(order.id, order.consumer, deposit)
     ESCROWS.put(ctx.store, escrow)
     ORDER_AUDITORS.put(ctx.store, OrderAuditors(order.id, auditable.auditors))
-    TALLIES.put(ctx.store, Tally(order.id, fee=_least_fee(ctx, message, auditable)))
-    apply_inflow(ctx, order.id, deposit)
-    ORDERS_OF_CONSUMER.mark(ctx.store, message.consumer, order.id)
+    TALLIES.put(ctx.store, Tally(order.id, fee=fee))
+    apply_inflow(ctx, order.id, inflow)
+    ORDERS_OF_CONSUMER.mark(ctx.store, order.consumer, order.id)
     schedule(ctx, order.deadline, ORDER_DUE, order.id)
-    ctx.responses.append(("order_id", order.id))
     ctx.emit(
         OrderSubmitted(
-            order=order.id, consumer=order.consumer, deposit=message.deposit, auditors=auditable.auditors, record=order
+            order=order.id, consumer=order.consumer, deposit=deposit, auditors=auditable.auditors, record=order
         )
     )
     open_order(ctx, order)
 
 
-def weigh_submit_order(_: Context, __: MsgSubmitOrder, auditable: Auditable) -> int:
-    """Return the gas of the list of validators that can audit the order."""
-    return AUDITOR_GAS * len(auditable.auditors)
+def weigh_submit_order(_: Context, message: MsgSubmitOrder, auditable: Auditable) -> int:
+    """Return the gas of the list of validators that can audit the order, and of its replicas after the first one."""
+    more = max(0, message.replicas - 1)
+    return AUDITOR_GAS * len(auditable.auditors) * (1 + more) + REPLICA_GAS * more
 
 
 def _least_fee(ctx: Context, message: MsgSubmitOrder, auditable: Auditable) -> int:
@@ -150,14 +164,20 @@ def check_cancel_order(ctx: Context, message: MsgCancelOrder) -> Order:
     return order
 
 
-def apply_cancel_order(ctx: Context, message: MsgCancelOrder, order: Order) -> None:
-    """Close the order, and return its deposit and bonds."""
-    end_order(ctx, order, CloseReason.CANCELLED)
+def apply_cancel_order(ctx: Context, _: MsgCancelOrder, order: Order) -> None:
+    """Close the order, and return its deposit and bonds. Replicas that wait in the book with it close too."""
+    for name in _get_waiting(ctx, order):
+        end_order(ctx, ORDERS.must(ctx.store, name), CloseReason.CANCELLED)
 
 
-def weigh_cancel_order(ctx: Context, message: MsgCancelOrder, _: Order) -> int:
+def weigh_cancel_order(ctx: Context, _: MsgCancelOrder, order: Order) -> int:
     """Return the gas of closing the order, for the bonds that one step returns and for the depositors."""
-    return weigh_close(ctx, message.order_id)
+    return sum(weigh_close(ctx, name) for name in _get_waiting(ctx, order))
+
+
+def _get_waiting(ctx: Context, order: Order) -> tuple[bytes, ...]:
+    """Return the ids of the orders that wait in the book together with an open order, which is one of them."""
+    return replica_ids(order) if order.replicas and not order.legs else (order.id,)
 
 
 HANDLERS = (

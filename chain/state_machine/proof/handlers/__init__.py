@@ -10,6 +10,7 @@ from chain.state_machine.proof.handlers import (
     include_share,
     never_served,
     seats,
+    show_trace,
     take_early,
 )
 
@@ -24,4 +25,5 @@ HANDLERS = (
     *deliveries.HANDLERS,
     include_share.HANDLER,
     *ask_receipt.HANDLERS,
+    show_trace.HANDLER,
 )

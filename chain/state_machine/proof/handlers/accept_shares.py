@@ -12,6 +12,8 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
 from chain.state_machine.legs.slots import put_local_root
+from chain.state_machine.proof.gas import CLOSE_GAS
+from chain.state_machine.proof.replicas import may_publish, publish
 from chain.state_machine.proof.shares import add_accepted, change_share, count_share, get_live_issue, make_commitment
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.store import Overlay
@@ -50,6 +52,9 @@ def check_state(ctx: Context, message: MsgAcceptShares) -> CheckedShares:
     order, leg = get_assigned(ctx, message.order_id, message.leg, message.validator, LegState.RUNNING)
     check_open_round(leg, message.round)
     key = leg.open_round
+    if not may_publish(ctx.store, order, leg.round):
+        reason = "has to wait until each replica of the order has committed to a share of each slot"
+        raise Refusal(NOT_YET, "round", reason, "wait for the event replicas.ready")
     for accepted in message.shares:
         _check_named(ctx, order, leg, accepted)
     shares = [_get_drawn(ctx, key, accepted) for accepted in message.shares]
@@ -100,6 +105,7 @@ def _check_commitment(ctx: Context, order: Order, leg: Leg, share: Share, roots:
 def apply(ctx: Context, message: MsgAcceptShares, checked: CheckedShares) -> None:
     """Accept the shares, and add them to the numbers of the open round."""
     order, leg = checked.order, checked.leg
+    publish(ctx, order, leg.round)
     add_accepted(ctx, order, leg, [_accept(ctx, order, leg, share, roots) for share, roots in checked.shares])
 
 
@@ -129,6 +135,11 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
     return accepted
 
 
+def weigh(_: Context, __: MsgAcceptShares, checked: CheckedShares) -> int:
+    """Return the gas of finding out whether the replicas of the order have committed."""
+    return CLOSE_GAS * checked.leg.slots * checked.order.replicas
+
+
 def find_duty(store: Overlay, message: MsgAcceptShares) -> Duty | None:
     """Return the duty to make progress, or None if the round is not an open round of the signer."""
     return find_round_duty(store, message.order_id, message.leg, message.round, message.validator)
@@ -139,5 +150,6 @@ HANDLER = Handler(
     check_state=check_state,
     apply=apply,
     check_fields=check_stateless,
+    weight=weigh,
     duty=find_duty,
 )

@@ -137,6 +137,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
         mirrors=message.mirrors,
         time_left=max(0, order.deadline + get_held_seconds(ctx, order.id) - ctx.clock),
         cover=checked.current.cover,
+        late=checked.current.late,
     )
     OPEN_ROUNDS.delete(ctx.store, *closed.key)
     ROUNDS.put(ctx.store, closed.enter(ROUND_STEPS.after(RoundStep.CLOSE)))
@@ -154,6 +155,7 @@ def apply(ctx: Context, message: MsgCloseRound, checked: CheckedClose) -> None:
             mirrors=closed.mirrors,
             time_left=closed.time_left,
             cover=closed.cover,
+            late=closed.late,
         )
     )
     if closed.stopped is not None:

@@ -15,8 +15,9 @@ from chain.state_machine.ledger.tables import BALANCES, get_bond_account
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
 from chain.state_machine.market.orders import get_parties
 from chain.state_machine.proof.deliveries import charge_unshown, check_silence
-from chain.state_machine.proof.gas import SKIP_GAS
+from chain.state_machine.proof.gas import CLOSE_GAS, SKIP_GAS
 from chain.state_machine.proof.lots import open_lot
+from chain.state_machine.proof.replicas import is_published, note_committed
 from chain.state_machine.proof.shares import (
     count_share,
     get_last_issue,
@@ -130,6 +131,7 @@ def apply(ctx: Context, message: MsgCommitTraces, checked: CheckedCommit) -> Non
                     fee=fee,
                 )
             )
+    note_committed(ctx, order, leg)
     if committed:
         subject = SharesSubject(leg.open_round, ctx.height)
         open_lot(ctx, subject, get_parties(ctx, order, leg.validator), order.params.lot_wait)
@@ -230,6 +232,7 @@ def commit_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> N
             was_included=included is not None,
             multiple=share.claim.multiple,
             cover=share.claim.cover,
+            late=share.late,
         )
     )
 
@@ -248,6 +251,7 @@ def _make_share(ctx: Context, order: Order, leg: Leg, signed: SignedShare) -> Sh
         committed_height=ctx.height,
         drawn=(),
         roots=None,
+        late=is_published(ctx.store, order, leg.round),
     )
 
 
@@ -270,10 +274,16 @@ def find_duty(store: Overlay, message: MsgCommitTraces) -> Duty | None:
     return find_round_duty(store, message.order_id, message.leg, message.round, message.validator)
 
 
+def weigh(_: Context, __: MsgCommitTraces, checked: CheckedCommit) -> int:
+    """Return the gas of finding out whether the replicas of the order have committed."""
+    return CLOSE_GAS * checked.leg.slots * checked.order.replicas
+
+
 HANDLER = Handler(
     message=MsgCommitTraces,
     check_state=check_state,
     apply=apply,
     check_fields=check_stateless,
+    weight=weigh,
     duty=find_duty,
 )

@@ -24,6 +24,7 @@ from chain.state_machine.proof.deliveries import (
     post_receipt,
 )
 from chain.state_machine.proof.left import find_left_round, get_stand_end
+from chain.state_machine.proof.replicas import publish
 from chain.state_machine.proof.shares import change_share, make_commitment, reject_share
 from chain.state_machine.proof.tables import DELIVERIES, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS
@@ -207,6 +208,7 @@ def apply_key(ctx: Context, message: MsgShowKey, checked: CheckedDelivery) -> No
     manifest, roots = message.manifest, message.roots
     shown = replace(make_delivery(key, manifest, show_by), key=message.key, roots=roots)
     DELIVERIES.put(ctx.store, shown)
+    publish(ctx, ORDERS.must(ctx.store, key.order_id), key.round)
     change_share(ctx, key, is_received=True)
     ctx.emit(
         DeliveryKeyShown(

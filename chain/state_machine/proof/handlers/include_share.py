@@ -19,6 +19,7 @@ from chain.state_machine.market.orders import is_ending
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.deliveries import get_show_end
 from chain.state_machine.proof.panels import doubt_round
+from chain.state_machine.proof.replicas import is_published
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.shares import count_share, find_share, get_live_issue, hold_issue, put_share
 from chain.state_machine.proof.starts import get_local_root
@@ -221,6 +222,7 @@ def include(ctx: Context, checked: CheckedInclusion, signature: bytes) -> Share:
         drawn=(),
         roots=None,
         held_as=hold_issue(ctx, claim.key, claim.provider),
+        late=is_published(ctx.store, ORDERS.must(ctx.store, claim.order_id), claim.round),
     )
     key = share.key
     put_share(ctx, share)
@@ -248,6 +250,7 @@ def include(ctx: Context, checked: CheckedInclusion, signature: bytes) -> Share:
             multiple=claim.multiple,
             cover=claim.cover,
             task_issue=claim.issue,
+            late=share.late,
         )
     )
     doubt_round(ctx, ORDERS.must(ctx.store, key.order_id), RoundKey(key.order_id, key.leg, key.round))

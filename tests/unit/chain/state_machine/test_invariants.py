@@ -360,7 +360,7 @@ BREAKS: dict[str, tuple[Break, str]] = {
         lambda store, order_id: WAITING_PANELS.mark(store, 1, order_id, 1, 0, 0),
         "waits for room, but has begun",
     ),
-    "counted waiting": (edit(TALLIES, ORDER, waiting=1), "wrong count of waiting panels"),
+    "counted waiting": (edit(TALLIES, ORDER, waiting=1), "wrong count of what it waits for"),
     "waits for nobody": (waits_for_nobody, "but no panel has any"),
     "a pot that is left": (paid_pot, "still has the pot"),
     "a duty when nothing is open": (panel(is_open=False), "a stage that is over"),

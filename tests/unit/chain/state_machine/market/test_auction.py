@@ -525,7 +525,7 @@ def test_a_cancelled_or_expired_order_is_not_matched() -> None:
     [
         (("four-bytes", "exact"), ("exact", "four-bytes"), "four-bytes"),
         (("four-bytes", "exact"), ("exact",), "exact"),
-        ((), ("four-bytes", "exact"), "four-bytes"),
+        ((), ("four-bytes", "exact"), "exact"),
         (("exact",), ("four-bytes",), ""),
     ],
 )
