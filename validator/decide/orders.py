@@ -31,6 +31,7 @@ from validator.decide.initial import (
 )
 from validator.decide.late import decide_late
 from validator.decide.records import LegKey, LocalOrder, PayloadStage
+from validator.decide.replicas import show_traces
 from validator.decide.retention import KEEP_SECONDS, decide_audited, fold, needed_blobs, voted_rounds
 from validator.decide.rounds import decide_round, verdict_rows
 from validator.decide.view import Look, View
@@ -92,6 +93,7 @@ def decide_order(local: LocalOrder, view: View) -> tuple[LocalOrder, tuple[Actio
         local, late_actions = decide_late(local, view, leg, prefix)
         actions += late_actions
         actions += appeals(local, view, leg, prefix)
+        actions += show_traces(local, view, prefix)
     return local, tuple(actions)
 
 

@@ -508,6 +508,8 @@ def _send_close(
     that accepts the next of them. The chain has the list of the shares that it has accepted, so a restarted daemon
     continues after the last of them.
     """
+    if view.on_chain.holds_back:
+        return []  # accepting shares publishes their roots, which other replicas could copy
     accepts = [
         AcceptedShare(work.slot, work.issue, work.packet.roots)
         for work in accepted_works(current)
