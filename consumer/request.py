@@ -7,7 +7,8 @@ from typing import Any, TypedDict, Unpack
 from consumer.errors import ConsumerError
 from domain.market.records import NO_CHALLENGERS, ChallengeTerms, Conditions
 from domain.readable import Readable
-from pol.rules.tiers.table import DEFAULT_TIERS
+from pol.rules.replicas import REPLICAS
+from pol.rules.tiers.table import DEFAULT_TIERS, is_replicating
 
 ANYONE = "anyone"
 """The word for all accounts that have a bond, in a list of challengers."""
@@ -31,6 +32,7 @@ class OrderOptions(TypedDict, total=False):
     rematch: bool  # whether another validator may try after a failed leg; default True
     # Accounts that may challenge rounds besides you and all validators, or "anyone"; default: none
     challengers: Sequence[str]
+    replicas: int  # validators that each train the job, in a tier that replicates; default there: 2
     challenge_wait: int  # seconds after a round's window in which it can be challenged; default 0
 
 
@@ -40,6 +42,7 @@ _UNITS = {
     "time_to_live": "seconds",
     "deadline": "seconds",
     "challenge_wait": "seconds",
+    "replicas": "a number of validators",
 }
 
 
@@ -47,7 +50,8 @@ _UNITS = {
 class Request(Readable):
     """A consumer's conditions, price limit (uassay per PFLOP) and durations (seconds of the chain's clock).
 
-    If the price limit is 0, the order gets the price limit of its quote.
+    If the price limit is 0, the order gets the price limit of its quote. ``replicas`` is 0 if one validator serves the
+    order.
 
     >>> Request(Conditions(tiers=("exact",), regions=("eu",)), deadline=3600).time_to_live
     600
@@ -59,6 +63,7 @@ class Request(Readable):
     deadline: int = 86_400
     rematch: bool = True
     challenges: ChallengeTerms = NO_CHALLENGERS
+    replicas: int = 0
 
 
 def request_of(**options: Unpack[OrderOptions]) -> Request:
@@ -85,6 +90,8 @@ def request_of(**options: Unpack[OrderOptions]) -> Request:
     given["challenges"] = _challenges_of(given.pop("challengers", ()), given.pop("challenge_wait", 0))
     named = {field.name for field in fields(Conditions)} & given.keys()
     conditions = replace(Request().conditions, **{name: given.pop(name) for name in named})
+    if not given.get("replicas") and any(is_replicating(name) for name in conditions.tiers):
+        given["replicas"] = REPLICAS
     return Request(conditions=conditions, **given)
 
 

@@ -24,7 +24,7 @@ from domain.limits import QUERY_LIMIT_MAX
 from domain.market.events import OrderOpened
 from domain.market.messages import MsgSubmitOrder
 from domain.market.queries import OrdersRequest, SimulateMatchRequest, SimulateMatchResponse
-from domain.market.records import JobTerms, Order, OrderState
+from domain.market.records import Bid, JobTerms, Order, OrderState
 from domain.measures import coins, duration, price, work
 from domain.node.queries import EventsRequest
 from domain.params import Params
@@ -42,6 +42,7 @@ from pol.rules.cover import count_paid
 from pol.rules.orders import check_order, least_deposit, name_largest_segment
 from pol.rules.outlook import Outlook, outlook
 from pol.rules.panels import Promised, is_eligible
+from pol.rules.replicas import replica_id
 from pol.rules.schedule import round_work, total_work
 from pol.rules.tiers.table import highest_floor
 from pol.rules.traffic import Traffic, compute_traffic
@@ -98,6 +99,10 @@ class Quote(Shown):
     # Largest work (FLOPs) that the stake of one bid backs, among the bids with too little stake for the job; 0 if there
     # are no such bids.
     backed: int = 0
+    # Number of validators that would each train the job; 0 if one does.
+    replicas: int = 0
+    # Bids that fit, but are of fewer validators than there are replicas. They are not in ``match``.
+    few: tuple[Bid, ...] = ()
 
     @property
     def work(self) -> int:
@@ -110,9 +115,15 @@ class Quote(Shown):
         return self.match.bids[0].offer.price if self.match.bids else 0
 
     @property
+    def winners(self) -> tuple[Bid, ...]:
+        """The bids that would take the order and its replicas, the cheapest of each validator; empty if too few fit."""
+        cheapest = {bid.validator: bid for bid in reversed(self.match.bids)}
+        return tuple(sorted(cheapest.values(), key=self.match.bids.index))[: max(1, self.replicas)]
+
+    @property
     def cost(self) -> int:
-        """Cost of the job with the cheapest bid that fits (uassay): the work's price, rounded up, plus ``audits``."""
-        return price_ceil(self.work, self.price) + self.audits
+        """Cost of the job with the cheapest bids that fit (uassay): the work's price, rounded up, plus ``audits``."""
+        return sum(price_ceil(self.work, bid.offer.price) for bid in self.winners) + self.audits
 
     @property
     def traffic(self) -> Traffic:
@@ -141,6 +152,10 @@ class Quote(Shown):
 
     def explain(self, asker: Asker = Asker.PYTHON) -> tuple[str, str]:
         """Return the reason why no bid fits, and a remedy. ``asker`` selects the form of commands in the remedy."""
+        if self.few:
+            found = len({bid.validator for bid in self.few})
+            reason = f"only {found} validators have bids that fit, but the order has {self.replicas} replicas"
+            return reason, "use fewer replicas or another tier, or wait for more bids"
         return explain(
             self.match.unmatched,
             self.cheapest,
@@ -156,9 +171,10 @@ class Quote(Shown):
         A part of the price of the work pays for audits. If this part is less than the lowest audit fee at the order's
         price limit, the consumer pays the difference.
         """
-        if not self.price or not self.checked:
+        if not self.checked:
             return 0
-        return audits_beside(self.terms, self.price, self.checked.audit_floor, self.params)
+        floor = self.checked.audit_floor
+        return sum(audits_beside(self.terms, bid.offer.price, floor, self.params) for bid in self.winners)
 
     @property
     def seconds(self) -> int:
@@ -207,7 +223,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         terms=terms,
         challenge_wait=request.challenges.wait,
     )
-    match = client.query(simulation)
+    match, few = _all_or_none(client.query(simulation), request.replicas)
     if request.price_limit:
         without_limit = () if match.bids else client.query(replace(simulation, price_limit=0)).bids
         cheapest = without_limit[0].offer.price if without_limit else 0
@@ -219,17 +235,41 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
             cheapest=cheapest,
             checked=checked,
             backed=_backed(client, terms, match),
+            replicas=request.replicas,
+            few=few,
         )
     # Bonds grow with the limit, so the stake of the cheapest bid may not back an order at twice its price.
-    prices = dict.fromkeys(bid.offer.price for bid in match.bids)
+    prices = dict.fromkeys(bid.offer.price for bid in (*match.bids, *few))
     for best_price in islice(prices, PRICES_TRIED):
         limit = min(LIMIT_FACTOR * best_price, MONEY_MAX)
-        match = client.query(replace(simulation, price_limit=limit))
+        match, few = _all_or_none(client.query(replace(simulation, price_limit=limit)), request.replicas)
         if match.bids:
             checked = _check(client, params, terms, replace(request, price_limit=limit))
-            return Quote(terms=terms, match=match, params=params, price_limit=limit, checked=checked)
+            return Quote(
+                terms=terms,
+                match=match,
+                params=params,
+                price_limit=limit,
+                checked=checked,
+                replicas=request.replicas,
+            )
     backed = _backed(client, terms, match)
-    return Quote(terms=terms, match=match, params=params, checked=checked, backed=backed)
+    return Quote(
+        terms=terms,
+        match=match,
+        params=params,
+        checked=checked,
+        backed=backed,
+        replicas=request.replicas,
+        few=few,
+    )
+
+
+def _all_or_none(match: SimulateMatchResponse, replicas: int) -> tuple[SimulateMatchResponse, tuple[Bid, ...]]:
+    """Return a match without its bids, and these bids, if they are of fewer validators than there are replicas."""
+    if len({bid.validator for bid in match.bids}) >= max(1, replicas):
+        return match, ()
+    return replace(match, bids=()), match.bids
 
 
 def _backed(client: ChainClient, terms: JobTerms, match: SimulateMatchResponse) -> int:
@@ -291,6 +331,7 @@ def _check(client: ChainClient, params: Params, terms: JobTerms, request: Reques
             request.time_to_live,
             params,
             validators,
+            request.replicas,
         )
     except Refusal as refusal:
         raise name_largest_segment(refusal, terms, params, validators) from refusal
@@ -327,6 +368,8 @@ def describe_active_orders(orders: Sequence[Order], asker: Asker = Asker.PYTHON)
 class SubmittedOrder(Readable):
     """An order on the chain: its id, its deposit, and the transaction that opened it.
 
+    ``replicas`` are the ids of all its replicas, this order first; ``deposit`` is the sum of what they lock.
+
     Example::
 
         submitted = assay.submit(client, assay.TxSender(client, key), key, job, assay.Request())
@@ -337,6 +380,7 @@ class SubmittedOrder(Readable):
     deposit: int
     tx_hash: bytes
     height: int
+    replicas: tuple[bytes, ...] = ()
 
 
 def submit(
@@ -383,6 +427,7 @@ def submit(
             deadline=request.deadline,
             rematch=request.rematch,
             challenges=request.challenges,
+            replicas=request.replicas,
         )
         sending(order_id)
         try:
@@ -399,7 +444,13 @@ def submit(
             "the transaction was accepted but opened no order",
             f"look at the transaction: assay query tx {receipt.hash.hex()}",
         )
-    return SubmittedOrder(order_id=opened.order, deposit=deposit, tx_hash=receipt.hash, height=receipt.height)
+    return SubmittedOrder(
+        order_id=opened.order,
+        deposit=deposit * max(1, request.replicas),
+        tx_hash=receipt.hash,
+        height=receipt.height,
+        replicas=tuple(change.order for change in changes_of(OrderOpened, receipt.events)) if request.replicas else (),
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -444,16 +495,17 @@ def place_order(
     since = client.query(EventsRequest(1, 1)).next
 
     def remember_order(order_id: bytes) -> None:
-        remember(
-            home,
-            OrderNote(
-                order_id=order_id,
-                job=directory,
-                key=key.address,
-                since=since,
-                name=job.document.name,
-            ),
-        )
+        for number in range(max(1, request.replicas)):
+            remember(
+                home,
+                OrderNote(
+                    order_id=replica_id(order_id, number),
+                    job=directory,
+                    key=key.address,
+                    since=since,
+                    name=job.document.name,
+                ),
+            )
         sending(order_id)
 
     submitted = submit(client, sender, key, job, request, remember_order)

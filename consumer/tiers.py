@@ -10,6 +10,7 @@ from domain.amount import BPS
 from domain.readable import Readable
 from pol.job.document import Job
 from pol.policy.market import OrderAmounts, PolicyInputs
+from pol.rules.replicas import REPLICAS
 from pol.rules.tiers.table import all_tiers
 from pol.rules.tiers.tier import Tier
 
@@ -25,8 +26,10 @@ class TierQuote(Readable):
     - ``deposit``: the amount that the order locks; what is not spent returns.
     - ``seconds``: the time from the close of a round to its payment, without disputes.
     - ``rate_bps``: the chance that a round gets a panel.
-    - ``found_in_round``: the chance that a panel finds a round of which a tenth of the segments is wrong, although its
-      validator accepted it. ``found_in_job``: the chance that it finds one such round, if all rounds are like this.
+    - ``validators``: the number of validators that train the whole job.
+    - ``found_in_round``: the chance that a round is found of which a tenth of the segments is wrong, although its
+      validator accepted it. ``found_in_job``: the chance that one such round is found, if all rounds are like this. In
+      a tier that replicates, both are for a validator that acts alone.
     - ``job_bond``, ``share_bond`` and ``slash``: what a validator's fault, a wrong share and a ruling of all validators
       cost the party at fault.
     - ``challengers``: the accounts that may challenge a round, and so ask for any of its places.
@@ -36,6 +39,7 @@ class TierQuote(Readable):
 
     tier: str
     price: int = 0
+    validators: int = 0
     cost: int = 0
     deposit: int = 0
     seconds: int = 0
@@ -61,7 +65,8 @@ def compare_tiers(client: ChainClient, job: Job, request: Request) -> tuple[Tier
 
 
 def _compare(client: ChainClient, job: Job, request: Request, tier: Tier) -> TierQuote:
-    asked = replace(request, conditions=replace(request.conditions, tiers=(tier.name,)))
+    replicas = (request.replicas or REPLICAS) if tier.replicates else 0
+    asked = replace(request, conditions=replace(request.conditions, tiers=(tier.name,)), replicas=replicas)
     offer = quote(client, job, asked)
     if not offer.match.bids or offer.checked is None:
         return TierQuote(tier=tier.name, why_not="; ".join(offer.explain()))
@@ -77,12 +82,15 @@ def _of_offer(offer: Quote, asked: Request, tier: Tier, eligible: int, deposit: 
     amounts = OrderAmounts(offer.terms, offer.params, inputs)
     challenges = tier.challenges(asked.challenges, rules)
     found = amounts.found_by_panel(ceil(amounts.segments / WRONG_PART)) if amounts.auditors else 0.0
+    if tier.replicates:
+        found = 1.0  # the other validators of the order recompute every segment
     rate = amounts.rate_bps if amounts.auditors else 0
     return TierQuote(
         tier=tier.name,
         price=offer.price,
         cost=offer.cost - offer.audits * (BPS - rate) // BPS,
-        deposit=deposit,
+        deposit=deposit * max(1, asked.replicas),
+        validators=max(1, asked.replicas),
         seconds=window + challenges.wait,
         rate_bps=rate,
         found_in_round=found,

@@ -81,6 +81,8 @@ def waiting(
         return for_states(leg.number, leg.part_until, now, asker.fetch(order.id))
     if order.state is OrderState.RUNNING:
         begun = rounds[-1].closed_at if rounds else 0
+        if answer.holds_back and _handed_in(answer, leg) == leg.slots:
+            return for_replicas(leg.round, now)
         return for_round(
             leg.round,
             _handed_in(answer, leg),
@@ -118,6 +120,18 @@ def for_acceptance(validator: str, since: int, until: int, now: int, follow: str
         helps=f"keep {follow} running, which delivers the files",
         since=since,
         until=until,
+        now=now,
+    )
+
+
+def for_replicas(round: int, now: int) -> Waiting:
+    """Return the wait of a round whose shares are all committed, for the other replicas of its order."""
+    return Waiting(
+        what="its replicas",
+        detail=f"all shares of round {round} are committed, and become public when the other validators have theirs",
+        helps="a replica that misses its deadline fails, and the others go on without it",
+        since=0,
+        until=0,
         now=now,
     )
 

@@ -2,7 +2,7 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from threading import Event
@@ -25,6 +25,7 @@ from domain.proof.records import ShareState
 from domain.readable import Readable, Shown
 from link.errors import ClusterError
 from pol.job.document import Job
+from pol.rules.replicas import replica_ids
 from wire.keys import Key
 
 POLL_SECONDS = 0.3
@@ -167,7 +168,7 @@ def _still(answer: OrderResponse | None) -> StillWaiting:
 
 @dataclass
 class Delivery(Readable):
-    """The delivery of an order's payload to the validator of each leg.
+    """The delivery of an order's payload to the validator of each leg, and to those of its replicas.
 
     Example::
 
@@ -188,12 +189,43 @@ class Delivery(Readable):
     _delivered: int = 0
     _trouble: RepeatedTrouble | None = None
     _copies: Copies | None = None
+    # The deliveries of the other replicas, and the states that these have.
+    _others: dict[bytes, "Delivery"] = field(default_factory=dict)
+    _states: dict[bytes, OrderState] = field(default_factory=dict)
 
     def step(self, answer: OrderResponse) -> None:
-        """Deliver the payload if the order is matched and its validator does not have the whole payload yet.
+        """Deliver the payload if the order is matched and its validator does not have the whole payload yet. Do the
+        same for its replicas.
 
         If the delivery fails, the next call tries again.
         """
+        self._step_one(answer)
+        for order_id in replica_ids(answer.order):
+            if order_id != self.order_id and self._states.get(order_id) is not OrderState.CLOSED:
+                other = self._others.setdefault(order_id, self._make_other(order_id))
+                try:
+                    known = self.client.query(OrderRequest(order_id))
+                except ChainError:
+                    continue  # the caller waits for the node, and calls again
+                self._states[order_id] = known.order.state
+                other._step_one(known)
+
+    def _make_other(self, order_id: bytes) -> "Delivery":
+        return Delivery(
+            client=self.client,
+            key=self.key,
+            order_id=order_id,
+            directory=self.directory,
+            job=self.job,
+            progress=self.progress,
+            note=self.note,
+        )
+
+    def is_behind(self, wanted: OrderState) -> bool:
+        """Return whether another replica has not reached a state yet, so that its validator may need the payload."""
+        return any(state < wanted for state in self._states.values())
+
+    def _step_one(self, answer: OrderResponse) -> None:
         order = answer.order
         if self.states is not None:
             self._copies = self._copies or Copies(client=self.client, key=self.key, folder=self.states, note=self.note)
@@ -223,7 +255,8 @@ def wait_for(
     seconds: float,
     seen: Callable[[OrderResponse], None] = lambda answer: None,
 ) -> OrderResponse:
-    """Wait until an order has reached the state ``wanted`` or is closed, and return the chain's answer about it.
+    """Wait until an order has reached the state ``wanted`` or is closed, and return the chain's answer about it. With a
+    ``delivery``, wait for its replicas too.
 
     While waiting, ``delivery`` delivers the payload, and ``seen`` is called with each answer. If the node stops
     answering, wait until it answers again. Raise StillWaiting after ``seconds``, or if ``stop`` is set.
@@ -232,7 +265,11 @@ def wait_for(
 
         assay.wait_for(client, order_id, assay.OrderState.PROVEN, None, Event(), seconds=600)
     """
-    return _wait_until(client, order_id, lambda answer: answer.order.state >= wanted, delivery, stop, seconds, seen)
+
+    def is_reached(answer: OrderResponse) -> bool:
+        return answer.order.state >= wanted and not (delivery is not None and delivery.is_behind(wanted))
+
+    return _wait_until(client, order_id, is_reached, delivery, stop, seconds, seen)
 
 
 def wait_for_result(

@@ -20,7 +20,7 @@ CLOSED: Final = MappingProxyType(
         CloseReason.EXPIRED: "no bid took it within its time to live",
         CloseReason.DEADLINE: "its deadline passed before a match",
         CloseReason.UNSERVED: "the order has had the largest allowed number of failed legs",
-        CloseReason.FAILED: "the leg failed, and the order does not allow another match",
+        CloseReason.FAILED: "the leg failed, and the order does not allow another match, or a replica goes on",
         CloseReason.UNVERIFIED: "panels could not decide whether a round is right",
     }
 )

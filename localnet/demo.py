@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -10,6 +10,7 @@ from subprocess import PIPE, Popen, TimeoutExpired
 from sys import executable
 from threading import Event
 from types import MappingProxyType
+from typing import TypeVar
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError
@@ -22,10 +23,12 @@ from consumer.result import fetch_result
 from consumer.submit import LIMIT_FACTOR, SubmittedOrder, quote, submit
 from consumer.watch import Delivery, wait_for, waits_for
 from consumer.why import why
+from domain.events import Change
 from domain.market.events import OrderOpened
 from domain.market.records import Conditions, OrderState
 from domain.node.queries import EventsRequest
 from domain.params import local_params
+from domain.proof.events import RoundCompared
 from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest
 from domain.proof.reasons import ShareReason
 from domain.proof.records import PanelSeat, ShareState
@@ -36,8 +39,9 @@ from localnet.machines import RAY, Machines, MachineUse, uses_of
 from localnet.market import open_market
 from localnet.network import Network
 from pol.job.document import Job, order_terms
+from pol.rules.replicas import REPLICAS
 from pol.rules.schedule import total_work
-from pol.rules.tiers.table import DEFAULT_TIERS
+from pol.rules.tiers.table import DEFAULT_TIERS, is_replicating
 from pol.state.arrays import State
 from pol.values import metric_values
 from pol.work.cluster.client import check_usable
@@ -45,6 +49,8 @@ from pol.work.executor import LOCAL, address_of
 from validator.decide.records import VerdictRow
 from validator.store import ValidatorStore
 from wire.keys import Key
+
+C = TypeVar("C", bound=Change)
 
 CHEAT_METHOD = "skip_training"
 CHEAT = "prov0"
@@ -112,7 +118,8 @@ class Finished:
     blocks: int
     verdicts: tuple[VerdictRow, ...]
     curve: tuple[tuple[float, float], ...]  # (rounds trained, loss)
-    second: OrderResponse | None
+    second: OrderResponse | None  # or the replica of the first order
+    compared: tuple[int, ...]  # outcomes of the comparisons of the first order's rounds with those of its replica
     state: State
     path: Path
     sha256: bytes
@@ -154,7 +161,8 @@ class Demo:
         self._executor, self._group = executor, 1 if executor == RAY else machines
         if executor != RAY and (address := address_of(executor)):
             check_usable(address)
-        self._twice = job == TWICE and RIVAL not in down
+        # In a tier that replicates, the second cluster trains the same order.
+        self._twice = job == TWICE and RIVAL not in down and not is_replicating(tier)
         self._file = FOUR_SLOTS if self._twice else JOBS[job]
         self._seconds: dict[str, float] = {}
         self._curve: dict[float, float] = {}  # Stored here, because validators delete their records of old rounds.
@@ -240,6 +248,11 @@ class Demo:
             result = fetch_result(client, key, submitted.order_id, job, self._directory / "scratch")
             path = self._directory / "model.safetensors"
             digest = result.save(path)
+            compared = tuple(
+                change.outcome
+                for change in _changes(client, RoundCompared)
+                if change.round.order_id == submitted.order_id
+            )
             blocks = client.status().height
             seats = tuple(seat for panel in on_chain.panels for seat in client.query(SeatsRequest(*panel.key)).seats)
         self._seconds["total"] = time.monotonic() - self._started
@@ -256,6 +269,7 @@ class Demo:
             verdicts=tuple(verdicts_of(network, submitted.order_id)),
             curve=tuple(sorted(self._curve.items())),
             second=second,
+            compared=compared,
             state=result.state,
             path=path,
             sha256=digest,
@@ -271,10 +285,12 @@ class Demo:
             price_limit=0,
             time_to_live=MATCH_SECONDS,
             deadline=DEADLINE,
+            replicas=REPLICAS if is_replicating(self._tier) else 0,
         )
         offer = quote(client, job, request)
-        if not (price := offer.price):
+        if not offer.winners:
             raise NetworkError(*offer.explain())
+        price = offer.winners[-1].offer.price
         self._show_phase("submitting the order", network)
         limited = replace(request, price_limit=price)
         submitted = submit(client, TxSender(client, key), key, job, limited)
@@ -321,6 +337,14 @@ class Demo:
             ended = self._patiently(
                 client,
                 second,
+                OrderState.CLOSED,
+                lambda other: self._moment(network, client, on_chain, other),
+            )
+        for replica in submitted.replicas[1:]:
+            begun = Delivery(client=client, key=key, order_id=replica, directory=directory, job=job)
+            ended = self._patiently(
+                client,
+                begun,
                 OrderState.CLOSED,
                 lambda other: self._moment(network, client, on_chain, other),
             )
@@ -410,14 +434,20 @@ def _start_build(file: Path, directory: Path) -> "Popen[bytes]":
 
 def _deposited(client: ChainClient, order_id: bytes) -> int:
     """Return an order's deposit (uassay), which is in the event that opened the order."""
+    for opened in _changes(client, OrderOpened):
+        if opened.order == order_id:
+            return opened.deposit
+    raise NetworkError("the chain has no event of the order")
+
+
+def _changes(client: ChainClient, kind: type[C]) -> Iterator[C]:
+    """Yield all events of a kind that the chain has, in their order."""
     since = 1
     while True:
         page = client.query(EventsRequest(since, 1000))
-        for opened in changes_of(OrderOpened, page.events):
-            if opened.order == order_id:
-                return opened.deposit
         if not page.events:
-            raise NetworkError("the chain has no event of the order")
+            return
+        yield from changes_of(kind, page.events)
         since = page.events[-1].number + 1
 
 

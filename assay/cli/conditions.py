@@ -6,8 +6,9 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import click
 
 from assay.cli.arguments import AMOUNT, DURATION, DURATION_OR_NONE, FLOPS, NAMES, SIZE, TAGS
-from domain.limits import SLOTS_MAX
+from domain.limits import REPLICAS_MAX, SLOTS_MAX
 from matching_engine.conditions import CONDITIONS, Option, OptionKind
+from pol.rules.replicas import REPLICAS
 from pol.rules.tiers.table import default_tier, tier_names
 
 if TYPE_CHECKING:
@@ -50,6 +51,12 @@ _LIFE = (
         help="Match another validator after a leg fails.",
     ),
     click.option(
+        "--replicas",
+        type=click.IntRange(0, REPLICAS_MAX),
+        default=0,
+        help=f"Validators that each train the job, in a tier that replicates.  [{REPLICAS} there]",
+    ),
+    click.option(
         "--challengers",
         type=NAMES,
         default=(),
@@ -81,6 +88,7 @@ def read_request(values: dict[str, Any]) -> "Request":
         time_to_live=values.pop("time_to_live"),
         deadline=values.pop("deadline"),
         rematch=values.pop("rematch"),
+        replicas=values.pop("replicas"),
         challengers=values.pop("challengers"),
         challenge_wait=values.pop("challenge_wait"),
         **_take(values, _ASKED),

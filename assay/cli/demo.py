@@ -371,21 +371,38 @@ def _machines(finished: "Finished") -> list[Table]:
 
 
 def _rival(finished: "Finished", second: dict[str, Any] | None, names: dict[str, str]) -> list[str]:
-    """Return a list with one line about the second order, or an empty list if there was no second order.
+    """Return a list with one line about the second order, or about the replica of the first one; an empty list if there
+    was none.
 
-    The cluster with the next cheapest bid trained that order.
+    The cluster with the next cheapest bid trained it.
     """
     if second is None:
         return []
     first = finished.on_chain.current
     same = "the same model, bit for bit" if second["same_model"] else "another model"
     workers = ", ".join(names.get(provider, short(provider)) for provider in second["providers"])
+    if finished.on_chain.order.replicas:
+        return [
+            f"the replica at {names.get(second['validator'], 'no validator')} "
+            f"({price(int(second['price_per_pflop']))}), where {workers} trained {same}; {_compared(finished)}"
+        ]
     return [
         f"two orders at once: {names.get(first.validator if first else '', 'no validator')} had the cheapest bid "
         f"({price(finished.price)}) and sold all of it to the first order; the second went to "
         f"{names.get(second['validator'], 'no validator')} ({price(int(second['price_per_pflop']))}), where {workers} "
         f"trained {same}"
     ]
+
+
+def _compared(finished: "Finished") -> str:
+    """Return a phrase about the rounds of the first order that its replica confirmed."""
+    from domain.proof.reasons import Comparison
+
+    confirmed = sum(outcome == Comparison.CONFIRMED for outcome in finished.compared)
+    compared = len(finished.compared)
+    if confirmed == compared:
+        return f"it confirmed all {compared} rounds"
+    return f"it confirmed {confirmed} of {compared} rounds; the others had a panel"
 
 
 def _trivial(model: dict[str, Any]) -> str:

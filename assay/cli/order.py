@@ -95,6 +95,8 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
                 [] if offered.match.bids else [offered.match.unmatched],
             )
             context.output.note(f"order {submitted.order_id.hex()}: locked {money(submitted.deposit)}")
+            for replica in submitted.replicas[1:]:
+                context.output.note(f"its replica {replica.hex()} is served by another validator")
             with byte_progress(context.output) as bar:
                 task = bar.add_task("payload", total=job.payload_size)
                 delivery = Delivery(
@@ -129,6 +131,7 @@ def submit(context: CommandContext, directory: Path, seconds: int, **values: Any
     context.output.result(
         {
             "order": submitted.order_id,
+            "replicas": submitted.replicas,
             "deposit": submitted.deposit,
             "tx": submitted.tx_hash,
             "state": summary.state,
@@ -268,6 +271,7 @@ def show(context: CommandContext, order: str) -> None:
     from consumer.watch import summarise
     from consumer.words import Asker
     from domain.proof.queries import OrderRequest
+    from pol.rules.replicas import replica_ids
     from pol.rules.schedule import total_work
 
     with context.client() as client:
@@ -296,6 +300,8 @@ def show(context: CommandContext, order: str) -> None:
             "-" if summary.loss is None else f"{summary.loss:.4f}",
         ),
     ]
+    others = [name.hex() for name in replica_ids(on_chain.order) if name != on_chain.order.id]
+    head += [("replica at another validator", name) for name in others]
     for leg in on_chain.legs:
         if leg.part:
             wait = f"{money(leg.part)} for {leg.part_until - clock} s more, unless you acknowledge or deny its states"

@@ -14,7 +14,7 @@ from assay.cli.errors import CliError, WrongUsage
 from assay.cli.output import amount, counted, money, price, table
 from domain.amount import BPS
 from domain.limits import ROUNDS_MAX, SHARE_BOND_MAX, SHARE_SEGMENTS_MAX, SLOTS_MAX
-from pol.rules.tiers.table import DEFAULT_TIERS, tier_names
+from pol.rules.tiers.table import DEFAULT_TIERS, is_replicating, tier_names
 
 if TYPE_CHECKING:
     from domain.market.records import JobTerms
@@ -262,6 +262,7 @@ def _show(policy: "Policy", source: str) -> list[Any]:
                 for row in policy.strategies
             ],
         ),
+        *_about_replicas(inputs.tier),
         table(
             "Least values at which honest work pays",
             ("what", "least", "on this chain"),
@@ -331,6 +332,13 @@ def _show(policy: "Policy", source: str) -> list[Any]:
 
 def _money(value: float) -> str:
     return money(round(value))
+
+
+def _about_replicas(tier: str) -> list[str]:
+    """Return a list with one line about strategies in a tier that replicates; an empty list for another tier."""
+    if not is_replicating(tier):
+        return []
+    return ["These are the strategies of one party that has all replicas; what differs from another replica is found."]
 
 
 def _percent(part: float) -> str:

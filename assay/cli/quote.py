@@ -122,6 +122,7 @@ def _tier_rows(each: "TierQuote") -> list[tuple[str, str]]:
     """Return what a comparison shows of a tier: the name and the value of each row."""
     rows = [
         ("price", price(each.price)),
+        ("validators that train the whole job", str(each.validators)),
         ("cost with expected audits", money(each.cost)),
         ("deposit, of which the unspent part returns", money(each.deposit)),
         ("from a round's close to its payment", duration(each.seconds)),

@@ -367,6 +367,23 @@ def test_one_of_four_validators_down_all_the_time(tmp_path: Path) -> None:
 
 
 @pytest.mark.nightly
+@pytest.mark.parametrize("tier", ["sampled", "replicated"])
+def test_another_tier_is_settled_and_catches_the_cheat(tier: str, tmp_path: Path) -> None:
+    run = run_demo(tmp_path / "network", "--tier", tier)
+    check_ended(run)
+    check_settled(run)
+    check_learned(run)
+    check_cheat(run)
+    assert run.summary["tier"] == tier
+    assert run.summary["second_order"]["same_model"]
+    if tier == "replicated":
+        order = run.on_chain().order
+        assert order.replicas == 2
+        assert run.summary["second_order"]["id"] != order.id.hex()
+        assert run.summary["second_order"]["closed"] == CloseReason.SETTLED
+
+
+@pytest.mark.nightly
 @pytest.mark.timeout(900)
 @pytest.mark.parametrize("job", ["vision", "gpt", "finetune"])
 def test_another_job_is_settled_and_better_than_what_learns_nothing(job: str, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from chain.client.errors import TxRefused
 from chain.client.sender import TxSender
 from consumer.errors import ConsumerError
 from consumer.jobs import read_job
-from consumer.request import Request
+from consumer.request import Request, request_of
 from consumer.submit import (
     SEQUENCES_TRIED,
     Quote,
@@ -45,6 +45,7 @@ from pol.job.document import Job, order_terms
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.fees import compute_round_cost
 from pol.rules.panels import audit_floor, promised_ms
+from pol.rules.replicas import replica_id
 from pol.rules.schedule import share_work, total_work
 from tests.unit.compute_provider import support as s
 from tests.unit.pol.mlp import write_mlp_job
@@ -232,6 +233,40 @@ def test_the_search_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def standing(price: int) -> Bid:
     return Bid(bytes(32), "v", Offer(price=price, slot_speed=10**30), 10**20, 10**9, 0)
+
+
+def test_a_quote_with_replicas_needs_a_bid_of_so_many_validators(job: Job) -> None:
+    node = Node(sequence=0)
+    node.validators = tuple(validator(f"v{number}") for number in range(6))
+    asked = replace(request(), conditions=Conditions(tiers=("replicated",)), replicas=2)
+    node.bids = (standing(700), replace(standing(800), id=b"b" * 32))
+    offer = quote(node, job, asked)
+    assert offer.winners == ()
+    assert offer.explain()[0] == "only 1 validators have bids that fit, but the order has 2 replicas"
+    node.bids = (*node.bids, replace(standing(900), id=b"c" * 32, validator="w"))
+    offer = quote(node, job, asked)
+    assert [bid.offer.price for bid in offer.winners] == [700, 900]
+    work = total_work(order_terms(job))
+    assert offer.cost == price_ceil(work, 700) + price_ceil(work, 900) + offer.audits
+    # Without a limit, it is high enough for all of them.
+    assert quote(node, job, replace(asked, price_limit=0)).price_limit == 1_400
+
+
+def test_an_order_with_replicas_names_all_of_them(job: Job) -> None:
+    node = Node(sequence=5)
+    node.validators = tuple(validator(f"v{number}") for number in range(6))
+    first = message_id("order", CHAIN_ID, KEY.address, 5, 0)
+    ids = [replica_id(first, number) for number in range(2)]
+    sender = Sender(node, [opened(order_id) for order_id in ids])
+    asked = replace(request(), conditions=Conditions(tiers=("replicated",)), replicas=2)
+    made = submit(node, sender, KEY, job, asked)
+    (message,) = sender.sent
+    assert isinstance(message, MsgSubmitOrder)
+    assert message.replicas == 2
+    assert made.replicas == tuple(ids)
+    assert made.deposit == 2 * message.deposit
+    assert request_of(tiers=["replicated"]).replicas == 2
+    assert request_of(tiers=["exact"]).replicas == 0
 
 
 def test_the_default_limit_leaves_room_for_another_bid_if_the_winner_fails(job: Job) -> None:

@@ -21,6 +21,7 @@ from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse
 from link.errors import ClusterError, ClusterErrorKind
 from link.types import PayloadState
+from pol.rules.replicas import replica_id
 from tests.unit.compute_provider import support as s
 from tests.unit.pol.mlp import write_mlp_job
 from wire.keys import Key
@@ -130,6 +131,28 @@ def test_a_delivery_that_fails_is_tried_again_while_nothing_else_changes(
         "delivered the payload",
         "delivered the payload",  # the second leg's validator gets it, too
     ]
+
+
+def test_the_payload_goes_to_the_validators_of_all_replicas(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The wait ends when each of them has accepted the job, or has ended."""
+    second = replica_id(s.ORDER_ID, 1)
+
+    def replica(state: OrderState, order_id: bytes = s.ORDER_ID) -> OrderResponse:
+        found = at(state)
+        order = replace(found.order, id=order_id, replicas=2, first_replica=s.ORDER_ID)
+        return replace(found, order=order)
+
+    make, said = deliver_with(monkeypatch, True, True)
+    matched, running = replica(OrderState.MATCHED), replica(OrderState.RUNNING)
+    node = Node(
+        *(matched, replica(OrderState.MATCHED, second)),
+        *(running, replica(OrderState.MATCHED, second)),
+        *(running, replica(OrderState.RUNNING, second)),
+    )
+    found = wait_for(node, s.ORDER_ID, OrderState.RUNNING, make(node), Event(), 30.0)
+    assert found == running
+    assert [line.partition(" to ")[0] for line in said] == ["delivered the payload"] * 2
+    assert len(node.answers) == 1
 
 
 def test_waiting_after_an_order_outlives_a_restart_of_the_node() -> None:

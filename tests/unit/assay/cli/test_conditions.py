@@ -43,7 +43,9 @@ def test_an_order_states_its_conditions() -> None:
 def test_an_order_allows_several_tiers_and_a_bid_offers_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    assert run(condition_options, read_request, "--tier", "gold").endswith("'gold' is not one of 'exact', 'sampled'.\n")
+    assert run(condition_options, read_request, "--tier", "gold").endswith(
+        "'gold' is not one of 'exact', 'sampled', 'replicated'.\n"
+    )
     monkeypatch.setitem(conditions._TYPES, OptionKind.TIER, click.Choice(["exact", "other"]))
     request = run(condition_options, read_request, "--tier", "other", "--tier", "exact")
     assert request.conditions.tiers == ("other", "exact")
