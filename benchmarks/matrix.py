@@ -16,7 +16,7 @@ from tempfile import TemporaryDirectory
 
 from benchmarks.checkers.alarms import Alarms
 from benchmarks.checkers.checker import Checker, Verdict
-from benchmarks.checkers.exact import Everything, Panels, steps_of
+from benchmarks.checkers.exact import Everything, Panels, Replicas, steps_of
 from benchmarks.checkers.honest import honest_rows
 from benchmarks.checkers.products import product_rows
 from benchmarks.checkers.proof_of_learning import ProofOfLearning
@@ -38,7 +38,7 @@ MODELS: Mapping[str, Attack] = {f"A{attack.number}": attack for attack in ATTACK
 
 def checkers() -> tuple[Checker, ...]:
     """Return the columns."""
-    tiers = [Panels(tier) for tier in all_tiers()]
+    tiers = [Replicas(tier) if tier.replicates else Panels(tier) for tier in all_tiers()]
     return (
         Alarms(),
         ProofOfLearning("top-Q"),
@@ -113,7 +113,7 @@ def played(setting: Setting, attacks: "list[Attack] | tuple[Attack, ...]", count
             else Row(f"{attack}: rejected", made.value, "rejected", columns=made.columns)
         )
     lazy = sum(verdict_on(lot, SEATS) is not AnswerVerdict.RIGHT for lot in lots(count, "A26")) / count
-    seats = {each.name: lazy if isinstance(each, Panels) else None for each in columns}
+    seats = {each.name: lazy if isinstance(each, (Panels, Replicas)) else None for each in columns}
     seats |= {each.name: 0.0 for each in columns if isinstance(each, ProofOfLearning)}
     yield Row("A26 lazy verifier: not paid for work", lazy, "of seats", columns=seats)
     cells = {each.name: cell(each, setting, setting.honest, "honest", count) for each in columns}

@@ -13,19 +13,21 @@ from pathlib import Path
 import numpy as np
 
 from benchmarks.checkers.checker import Draw, Verdict
+from domain.amount import BPS
 from domain.hashing import u32
 from domain.keys import ShareKey
 from domain.params import Params
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AuditKind, AuditPlace, ShareRoots
 from escrow.settle import audit_fee
+from matching_engine.records import price_bps
 from pol.errors import StateError
 from pol.executor.names import NATIVE, Engine
 from pol.replay.trace_file import ShareRecord, share_record
 from pol.rules.commitment import boundary_root, share_commitment
-from pol.rules.lots import seed
+from pol.rules.lots import draw, seed
 from pol.rules.panels import ShareExtent, audit_floor, count_groups, segment_count
-from pol.rules.schedule import round_work, share_segments
+from pol.rules.schedule import round_work, share_segments, total_work
 from pol.rules.tiers.tier import Tier
 from pol.state.arrays import State
 from pol.state.canonical import encode_state, state_tree
@@ -175,9 +177,17 @@ def duty_places(setting: Setting, tier: Tier, round: int, beacon: bytes) -> tupl
     return tier.draw_duty(lot, setting.terms, False, PARAMS)
 
 
+def has_panel(setting: Setting, tier: Tier, round: int, beacon: bytes) -> bool:
+    """Return whether a lot gives a round a panel, with the chance of the tier, if nothing speaks against it."""
+    terms = setting.terms
+    job_bond = price_bps(total_work(terms), PRICE, PARAMS.job_bond_bps)
+    (number,) = draw(seed("audit", u32(round), beacon), BPS, 1)
+    return number < tier.rate(terms, PRICE, job_bond, PARAMS)
+
+
 @dataclass(frozen=True)
 class Panels:
-    """The check of a tier: hashes, the duty of the share's own validator, and a panel for each round."""
+    """The check of a tier: hashes, the duty of the share's own validator, and a panel for rounds that have one."""
 
     tier: Tier
 
@@ -195,9 +205,52 @@ class Panels:
                 for segment in duty_places(setting, self.tier, round, beacon):
                     yield round, segment, 1
                 for place in panel_places(setting, self.tier, round, beacon):
-                    yield round, place, PARAMS.auditors
+                    if has_panel(setting, self.tier, round, beacon):
+                        yield round, place, PARAMS.auditors
 
         return _examined(setting, claim, self.tier.name, places)
+
+
+@dataclass(frozen=True)
+class Replicas:
+    """The check of a tier that replicates: an honest replica trains the same, and panels find where they depart.
+
+    If the roots are equal, the rest is the check of ``Panels``.
+    """
+
+    tier: Tier
+
+    @property
+    def name(self) -> str:
+        """The name of the column."""
+        return self.tier.name
+
+    def examine(self, setting: Setting, claim: Claim) -> Draw:
+        """Return a function that judges a claim, given a beacon."""
+        departure = _find_departure(
+            Ledger(setting, claim, setting.files), Ledger(setting, setting.honest, setting.files)
+        )
+        others = Panels(self.tier).examine(setting, claim)
+
+        def judge(lot: bytes) -> Verdict:
+            if departure:
+                return Verdict(departure, steps_of(setting))
+            verdict = others(lot)
+            return Verdict(verdict.fault, verdict.steps + steps_of(setting))
+
+        return judge
+
+
+def _find_departure(ledger: Ledger, other: Ledger) -> str:
+    """Return the first place at which two claims have other roots, or empty text."""
+    for number, (share, theirs) in enumerate(zip(ledger.shares, other.shares, strict=True)):
+        for own, right in zip(share.boundaries, theirs.boundaries, strict=False):
+            if own.root != right.root:
+                return f"round {number} departs from its replica at boundary {own.index}"
+        ends = share.trace_root, share.update_root, share.local_out_root, ledger.after[number]
+        if ends != (theirs.trace_root, theirs.update_root, theirs.local_out_root, other.after[number]):
+            return f"round {number} departs from its replica at its end"
+    return ""
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,12 @@ import numpy as np
 import pytest
 
 from benchmarks.checkers.alarms import is_outside_pev
-from benchmarks.checkers.exact import Everything, Panels
+from benchmarks.checkers.exact import Everything, Panels, Replicas, has_panel
 from benchmarks.checkers.products import LARGEST, holds
 from benchmarks.checkers.proof_of_learning import ProofOfLearning, p_value
 from benchmarks.checkers.rounding_log import Auditor, Trainer, is_same, packed, trained, unpacked
+from pol.rules.tiers.replicated import REPLICATED
+from pol.rules.tiers.sampled import SAMPLED
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 from pol.rules.tiers.tier import AnswerVerdict
 from tests.security import attacks
@@ -59,6 +61,20 @@ def test_a_panel_finds_what_its_lot_draws(setting: Setting) -> None:
     verdicts = [judge(lot).fault for lot in attacks.lots(100, "one")]
     assert set(verdicts) == {"", "round 2, segment 38: segment_mismatch"}
     assert 2 <= sum(map(bool, verdicts)) <= 25
+
+
+def test_a_replica_finds_every_false_result(setting: Setting) -> None:
+    """One wrong segment is enough. What has the right roots is not wrong, and hashes and duties show the rest."""
+    for attack in ATTACKS:
+        fault = Replicas(REPLICATED).examine(setting, attack.claim(setting))(LOT).fault
+        assert bool(fault) is (attack.number != FRAMED), attack
+    assert Replicas(REPLICATED).examine(setting, setting.honest)(LOT).fault == ""
+
+
+def test_a_lot_decides_about_panels(setting: Setting) -> None:
+    rounds = [has_panel(setting, SAMPLED, 0, lot) for lot in attacks.lots(200, "rate")]
+    assert 20 < sum(rounds) < 200
+    assert all(has_panel(setting, EXACT, 0, lot) for lot in attacks.lots(20, "rate"))
 
 
 def test_the_same_momentum_jump_without_made_velocities_is_rejected_by_both(setting: Setting) -> None:
