@@ -124,10 +124,19 @@ def _wrong_update(task: "Task", index: int, start: "SlotState") -> "Produced":
 
 
 def _wrong_trace(task: "Task", _index: int, _start: "SlotState") -> "Produced":
+    return _bent(task, range(1, task.segments))
+
+
+def _wrong_segment(task: "Task", _index: int, _start: "SlotState") -> "Produced":
+    return _bent(task, range(task.segments // 2, task.segments // 2 + 1))
+
+
+def _bent(task: "Task", wrong: range) -> "Produced":
+    """Train honestly, but scale the global state at some boundaries."""
     from compute_provider.work.worker import honest
 
     def bend(boundary: "Boundary", state: "State", local: "State") -> "tuple[Boundary, State, State]":
-        if not 0 < boundary.index < task.segments:
+        if boundary.index not in wrong:
             return boundary, state, local
         other = _scaled(state, 1.0 + 2.0**-10)
         return _rooted(boundary, other, local), other, local
@@ -241,6 +250,8 @@ _PRODUCERS: "dict[str, Producer]" = {
     "garbage": _garbage,
     # The update is right, but the boundary states are wrong.
     "wrong_trace": _wrong_trace,
+    # The same, but only the state in the middle is wrong.
+    "wrong_segment": _wrong_segment,
     # The trace is right, but the update does not follow from it.
     "wrong_update": _wrong_update,
     # The share ends early, as if the job stopped there.

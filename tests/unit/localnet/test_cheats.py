@@ -88,6 +88,7 @@ def faults(loaded: LoadedJob, folder: Path, trace: tuple[Boundary, ...]) -> tupl
         ("slow", set(), ""),
         ("skip_training", set(range(1, 4)), ""),
         ("wrong_trace", set(range(5)), ""),
+        ("wrong_segment", {1, 2}, ""),
         ("wrong_update", set(), "wrong"),
         ("garbage", set(), "malformed"),
     ],
