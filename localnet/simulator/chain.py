@@ -9,7 +9,10 @@ from chain.state_machine.ledger.tables import BOND_ROWS, ESCROWS, PAYMENTS, TALL
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.tables import (
+    AWAITING,
+    COMPARING,
     DELIVERIES,
+    DEPARTURES,
     HELD_COUNTS,
     HELD_ISSUES,
     PANEL_POTS,
@@ -18,6 +21,7 @@ from chain.state_machine.proof.tables import (
     ROUNDS,
     SEATS,
     SHARES,
+    SHOWN_TRACES,
     STANDING_ISSUES,
     VOID_CLAIMS,
     VOID_FUNDS,
@@ -51,6 +55,10 @@ OF_ORDERS: tuple[Space, ...] = (
     VOID_FUNDS,
     VOID_CLAIMS,
     WRONG_HANDOVERS,
+    AWAITING,
+    COMPARING,
+    SHOWN_TRACES,
+    DEPARTURES,
 )
 """Tables whose keys begin with an order, and in which nothing changes once it is closed and no one votes on a slash."""
 _OF_ORDERS = frozenset(table.prefix for table in OF_ORDERS)

@@ -24,13 +24,25 @@ from localnet.simulator.memory_chain import UNPROVEN, digest
 from localnet.simulator.training import ORDER_KEY, Job
 from localnet.simulator.world import ChallengerPlan, Outage, ProviderPlan, Setup, ValidatorPlan
 from pol.rules.orders import least_deposit
+from pol.rules.replicas import REPLICAS
 from pol.rules.tiers.exact import EXACT
+from pol.rules.tiers.replicated import REPLICATED
 from pol.rules.tiers.sampled import SAMPLED
+from pol.rules.tiers.table import is_replicating
 
 Tiers = tuple[tuple[str, ...], ...]
-EXACT_OR_ANY: Tiers = ((), (EXACT.name,))
-ANY: Tiers = ((), (EXACT.name,), (EXACT.name, SAMPLED.name), (SAMPLED.name, EXACT.name))
-"""Lists of tiers that an order may allow. An honest market has one tier, so that its draws can be compared."""
+HONEST_ORDERS: Tiers = ((), (EXACT.name,), (EXACT.name,), (REPLICATED.name,))
+ORDERS: Tiers = ((), (EXACT.name,), (EXACT.name, SAMPLED.name), (SAMPLED.name, EXACT.name), (REPLICATED.name,))
+"""Lists of tiers that an order may allow. In an honest market no round is sampled, so that no cheat would be."""
+HONEST_BIDS: Tiers = ((EXACT.name, REPLICATED.name),)
+BIDS: Tiers = (
+    (EXACT.name,),
+    (EXACT.name, SAMPLED.name),
+    (EXACT.name, REPLICATED.name),
+    (SAMPLED.name, EXACT.name, REPLICATED.name),
+    (REPLICATED.name,),
+)
+"""Lists of tiers that a bid may offer."""
 PRICE = 10**12
 """uassay per PFLOP that bids and orders are about."""
 VALIDATORS, PROVIDERS = 7, 20
@@ -99,7 +111,7 @@ def make_job(random: Random, name: object, **changes: Any) -> Job:
 
 
 def make_order(
-    random: Random, number: object, at: int, used: Params, *, allowed: Tiers = EXACT_OR_ANY, **changes: Any
+    random: Random, number: object, at: int, used: Params, *, allowed: Tiers = HONEST_ORDERS, **changes: Any
 ) -> OrderPlan:
     """Return an order that an honest consumer submits. It allows one of the lists of tiers in ``allowed``."""
     job = make_job(random, number)
@@ -109,6 +121,10 @@ def make_order(
         memory=random.choice((0, 10**8, 10**9)),
         tiers=random.choice(allowed),
     )
+    deadline, replicas = random.randint(290, 590), _count_replicas(conditions, number, at)
+    if replicas:
+        # Two or three bids have to fit, so most of such orders would expire.
+        limit, conditions, deadline = 3 * PRICE, Conditions(tiers=conditions.tiers), 2 * deadline
     deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
     message = MsgSubmitOrder(
         consumer=random.choice(CONSUMERS),
@@ -119,14 +135,22 @@ def make_order(
         price_limit=limit,
         deposit=deposit,
         time_to_live=random.randint(60, 200),
-        deadline=random.randint(290, 590),
+        deadline=deadline,
         rematch=random.randrange(10) > 0,
+        replicas=replicas,
     )
     cancel = random.randrange(500, 30_000) if random.randrange(10) == 0 else None
     early = Random(f"early {number} {at}").randrange(4) == 0
     return OrderPlan(
         at=at, message=replace(message, **changes), job=job, habits=ConsumerHabits(cancel_after=cancel, early=early)
     )
+
+
+def _count_replicas(conditions: Conditions, number: object, at: int) -> int:
+    """Return the number of validators that each train an order: 2 or 3 in a tier that replicates, otherwise 0."""
+    if not any(map(is_replicating, conditions.tiers)):
+        return 0
+    return REPLICAS + (Random(f"replicas {number} {at}").randrange(6) == 0)
 
 
 def make_setup(seed: int, kind: Kind = Kind.MIXED, shape: Shape | None = None) -> Setup:
@@ -241,7 +265,7 @@ def _validator(
         slot_speed=min(speeds),
         slots=len(speeds),
         device_class="cpu",
-        tiers=(random.choice(ANY) or ANY[-1]) if is_mixed else (EXACT.name,),
+        tiers=random.choice(BIDS if is_mixed else HONEST_BIDS),
         min_work=sold // SOLD_ORDERS,
         regions=random.choice(((), REGIONS[:1], REGIONS[1:])),
         memory=random.choice((10**8, 10**9)),
@@ -258,7 +282,7 @@ def _moments(random: Random, most: int) -> tuple[int, ...]:
 
 def _order(random: Random, number: int, shape: Shape, used: Params, *, cheats: bool) -> OrderPlan:
     at = random.randrange(1_000 * shape.spread)
-    plan = make_order(random, number, at, used, allowed=ANY if cheats else EXACT_OR_ANY)
+    plan = make_order(random, number, at, used, allowed=ORDERS if cheats else HONEST_ORDERS)
     if not cheats or random.randrange(8):
         return plan
     if random.randrange(2):

@@ -18,7 +18,7 @@ from chain.state_machine.context import HEAD, NS
 from chain.state_machine.gas_price import get_gas_price
 from chain.state_machine.lane import Lane
 from chain.state_machine.legs.tables import LEGS
-from chain.state_machine.proof.tables import ROUNDS, get_drawn_rounds
+from chain.state_machine.proof.tables import DIFFERENCES, PUBLISHED, ROUNDS, get_drawn_rounds
 from chain.state_machine.registry.tables import PROVIDERS
 from chain.state_machine.rules import RULEBOOK, Rulebook
 from chain.state_machine.store import Overlay
@@ -174,6 +174,7 @@ class World:
         )
         self.chain = LiveChain(genesis, checked=setup.checked, rulebook=setup.rules)
         self.jobs: dict[bytes, Job] = {}
+        self._replicas: dict[bytes, tuple[bytes, ...]] = {}
         self.crashes = self.refusals = 0
         self.refused: list[str] = []
         # States that validators encrypted for consumers.
@@ -257,6 +258,16 @@ class World:
         """Return whether too few validators are there to make blocks."""
         return bool(self._away) and 3 * sum(map(self._is_away, self._away)) >= len(self.validators)
 
+    def add_replicas(self, plan: OrderPlan, ids: tuple[bytes, ...]) -> None:
+        """Let a consumer see to the replicas of its order after the first one, each as an order of its own."""
+        self._replicas.update(dict.fromkeys(ids, ids))
+        for order_id in ids[1:]:
+            self.jobs[order_id] = plan.job
+            actor = OrderActor(self, plan, order_id)
+            self.orders.append(actor)
+            self.living += 1
+            actor.wake(0)
+
     # Queries of all actors
 
     def dice(self, sides: int) -> int:
@@ -273,7 +284,7 @@ class World:
         return self.chain.ask(request)
 
     def order(self, order_id: bytes) -> OrderResponse:
-        """Return an order with all that belongs to it, read again when something of it has changed."""
+        """Return an order with all that belongs to it, read again when something of it or its replicas has changed."""
         if order_id not in self._orders:
             self._orders[order_id] = self.chain.ask(OrderRequest(order_id))
         return self._orders[order_id]
@@ -397,8 +408,10 @@ class World:
         value = b"\x02" + sha256(f"{self.setup.seed} {proposer} {self.chain.beacon.hex()}".encode()).digest()
         misbehaviours = self._misbehaviours()
         result = self.chain.block(*txs, seconds=0, proposer=proposer, value=value, misbehaviours=misbehaviours)
-        for order_id in self.chain.touched:
-            self._orders.pop(order_id, None)
+        first = (parts[0] for table in (PUBLISHED, DIFFERENCES) for parts in self.chain.changed_in(table))
+        for order_id in (*self.chain.touched, *first):
+            for name in self._replicas.get(order_id, (order_id,)):
+                self._orders.pop(name, None)
         self.chain_clock = HEAD.must(Overlay(self.chain.store)).clock_ns // NS
         for pending, outcome in zip(taken, result.tx_results, strict=True):
             if outcome.code:

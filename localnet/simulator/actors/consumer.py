@@ -27,6 +27,7 @@ from localnet.simulator.training import ORDER_SECRET, Job
 from pol.rules.commitment import chunk_leaf
 from pol.rules.handover import HandoverId, chunk_key, sealed_leaf
 from pol.rules.orders import handover_seconds
+from pol.rules.replicas import replica_ids
 from pol.rules.states import is_asking, panel_number
 from validator.decide.initial import foreign_roots, left_roots
 from wire import cipher
@@ -47,11 +48,14 @@ class OrderPlan:
 
 
 class OrderActor:
-    """A consumer's work on one of its orders."""
+    """A consumer's work on one of its orders. Each replica of an order has its own.
 
-    def __init__(self, world: "World", plan: OrderPlan) -> None:
+    ``order_id`` is empty if the order has to be submitted first.
+    """
+
+    def __init__(self, world: "World", plan: OrderPlan, order_id: bytes = b"") -> None:
         self.world, self.plan = world, plan
-        self.order_id = b""
+        self.order_id = order_id
         self.refusal = ""
         self.over = False
         self._delivered = 0
@@ -64,7 +68,8 @@ class OrderActor:
         self._offered_to: set[tuple[int, str]] = set()
         self._acked: set[int] = set()
         self.alarm = Alarm(world.clock, self.step)
-        world.clock.at(plan.at, self.submit)
+        if not order_id:
+            world.clock.at(plan.at, self.submit)
 
     def submit(self) -> None:
         """Send the order."""
@@ -78,6 +83,7 @@ class OrderActor:
         ((_, self.order_id),) = result.responses
         self.world.jobs[self.order_id] = self.plan.job
         self.alarm.within(0)
+        self.world.add_replicas(self.plan, replica_ids(self.world.order(self.order_id).order))
         if self.plan.habits.cancel_after is not None:
             self.world.clock.after(self.plan.habits.cancel_after, self._cancel)
 

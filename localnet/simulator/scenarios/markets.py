@@ -15,7 +15,9 @@ from localnet.simulator.setups import PRICE, params
 from localnet.simulator.training import ORDER_KEY, Job
 from localnet.simulator.world import ProviderPlan, Setup, ValidatorPlan, World
 from pol.rules.orders import least_deposit
+from pol.rules.replicas import REPLICAS
 from pol.rules.tiers.exact import EXACT
+from pol.rules.tiers.table import is_replicating
 
 CONSUMER = "carol"
 WINNER = "v0"
@@ -46,6 +48,11 @@ class Market:
     plan: Mapping[str, Any] = field(default_factory=dict)  # fields of the setup
     begin: Callable[[World], None] = lambda _: None
     tier: str = EXACT.name
+
+    @property
+    def replicas(self) -> int:
+        """The number of validators that each train an order; 0 if one does."""
+        return REPLICAS if is_replicating(self.tier) else 0
 
 
 def make_world(market: Market, seed: int) -> World:
@@ -132,6 +139,7 @@ def _order(market: Market, seed: int, number: int, used: Any) -> OrderPlan:
         time_to_live=300,
         deadline=1_500,
         rematch=True,
+        replicas=market.replicas,
     )
     job = market.make_job(terms)
     return OrderPlan(
