@@ -75,9 +75,10 @@ def is_published(store: Overlay, order: Order, round: int) -> bool:
 
 
 def publish(ctx: Context, order: Order, round: int) -> None:
-    """Record that roots of a round are public from now on."""
-    if order.replicas:
+    """Record that roots of a round are public from now on, so that no replica waits for others with this round."""
+    if order.replicas and not is_published(ctx.store, order, round):
         PUBLISHED.mark(ctx.store, order.first_replica, round)
+        schedule_review(ctx, order)
 
 
 def may_publish(store: Overlay, order: Order, round: int) -> bool:
@@ -103,6 +104,14 @@ def is_awaiting(ctx: Context, leg: Leg) -> bool:
     return AWAITING.has(ctx.store, *leg.open_round)
 
 
+def end_awaiting(ctx: Context, order: Order, leg: Leg) -> None:
+    """If the open round of a leg waits for other replicas, end the wait."""
+    if is_awaiting(ctx, leg):
+        AWAITING.delete(ctx.store, *leg.open_round)
+        end_wait(ctx, order)
+        ctx.emit(ReplicasReady(leg.open_round))
+
+
 def note_committed(ctx: Context, order: Order, leg: Leg) -> None:
     """Let a leg whose slots of the open round all have a committed share wait for other replicas."""
     if not order.replicas:
@@ -114,7 +123,13 @@ def note_committed(ctx: Context, order: Order, leg: Leg) -> None:
         ctx.emit(ReplicasAwaited(leg.open_round))
     elif not is_ready:
         # Its validator has rejected a share, so it is the one that others wait for.
-        _end_awaiting(ctx, order, leg)
+        end_awaiting(ctx, order, leg)
+    schedule_review(ctx, order)
+
+
+def note_rejected(ctx: Context, order: Order, leg: Leg) -> None:
+    """Let a leg whose open round lost a committed share no longer wait: it is the one that others wait for."""
+    end_awaiting(ctx, order, leg)
     schedule_review(ctx, order)
 
 
@@ -128,7 +143,7 @@ def on_dropped(ctx: Context, key: RoundKey) -> None:
     """End the wait of an open round that will never be closed, and let other replicas go on without it."""
     order = ORDERS.must(ctx.store, key.order_id)
     if order.replicas:
-        _end_awaiting(ctx, order, LEGS.must(ctx.store, key.order_id, key.leg))
+        end_awaiting(ctx, order, LEGS.must(ctx.store, key.order_id, key.leg))
         schedule_review(ctx, order)
 
 
@@ -182,15 +197,6 @@ def _get_closed(store: Overlay, order: Order, round: int) -> Round | None:
     return None
 
 
-def _end_awaiting(ctx: Context, order: Order, leg: Leg) -> bool:
-    if not is_awaiting(ctx, leg):
-        return False
-    AWAITING.delete(ctx.store, *leg.open_round)
-    end_wait(ctx, order)
-    ctx.emit(ReplicasReady(leg.open_round))
-    return True
-
-
 # --- the review ----------------------------------------------------------------------------------
 
 
@@ -200,7 +206,7 @@ def on_review(ctx: Context, entry: QueueEntry) -> None:
     for order in orders:
         leg = LEGS.get(ctx.store, order.id, order.legs) if order.legs else None
         if leg is not None and is_awaiting(ctx, leg) and may_publish(ctx.store, order, leg.round):
-            _end_awaiting(ctx, order, leg)
+            end_awaiting(ctx, order, leg)
             restart_progress(ctx, ORDERS.must(ctx.store, order.id), leg)
     waiting = sorted(
         (number_of(round), RoundKey(order.id, number_of(leg), number_of(round)))

@@ -13,7 +13,7 @@ from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
 from chain.state_machine.legs.slots import put_local_root
 from chain.state_machine.proof.gas import CLOSE_GAS
-from chain.state_machine.proof.replicas import may_publish, publish
+from chain.state_machine.proof.replicas import end_awaiting, may_publish, publish
 from chain.state_machine.proof.shares import add_accepted, change_share, count_share, get_live_issue, make_commitment
 from chain.state_machine.proof.tables import SHARES
 from chain.state_machine.store import Overlay
@@ -106,6 +106,7 @@ def apply(ctx: Context, message: MsgAcceptShares, checked: CheckedShares) -> Non
     """Accept the shares, and add them to the numbers of the open round."""
     order, leg = checked.order, checked.leg
     publish(ctx, order, leg.round)
+    end_awaiting(ctx, order, leg)
     add_accepted(ctx, order, leg, [_accept(ctx, order, leg, share, roots) for share, roots in checked.shares])
 
 

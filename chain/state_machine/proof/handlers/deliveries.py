@@ -24,7 +24,7 @@ from chain.state_machine.proof.deliveries import (
     post_receipt,
 )
 from chain.state_machine.proof.left import find_left_round, get_stand_end
-from chain.state_machine.proof.replicas import publish
+from chain.state_machine.proof.replicas import note_rejected, publish
 from chain.state_machine.proof.shares import change_share, make_commitment, reject_share
 from chain.state_machine.proof.tables import DELIVERIES, ROUNDS, SHARES
 from chain.state_machine.registry.tables import PROVIDERS
@@ -328,6 +328,7 @@ def apply_chunk(ctx: Context, message: MsgShowChunk, checked: CheckedDelivery) -
     ctx.emit(DeliveryFoundWrong(key, share.claim.provider, message.piece.number))
     if share.state is ShareState.COMMITTED:
         reject_share(ctx, changed, ShareReason.NO_ANSWER, 0)
+        note_rejected(ctx, checked.order, checked.leg)
     charge_fee(ctx, checked.order, share)
 
 

@@ -13,18 +13,22 @@ from domain.legs.records import LegState
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
 from domain.market.reasons import CloseReason
 from domain.market.records import Conditions, OrderState
+from domain.params import Params, local_params
 from domain.proof.messages import MsgShowTrace
 from domain.proof.reasons import Comparison, ShareReason
 from domain.proof.records import AuditKind, AuditPlace, Ruling
 from pol.rules.commitment import leaf_hashes
 from pol.rules.replicas import replica_id
 from tests.support.chain_market import CONSUMER, PRICE, Market, Trace, bid, submit
+from tests.support.delivered import DeliveryMarket, spoil
 
 TIERS = ("replicated",)
 
 
-def make_market(*bidders: str, validators: int = 6) -> Market:
-    market = Market(validators=validators, bidders=())
+def make_market(
+    *bidders: str, validators: int = 6, kind: type[Market] = Market, params: Params | None = None
+) -> Market:
+    market = kind(params, validators=validators, bidders=())
     market.chain.ok(*(bid(name, tiers=TIERS) for name in bidders))
     return market
 
@@ -37,9 +41,10 @@ def ids(first: bytes, replicas: int = 2) -> list[bytes]:
     return [replica_id(first, number) for number in range(replicas)]
 
 
-def run(replicas: int = 2) -> tuple[Market, list[bytes]]:
-    """Return a market with an order whose replicas are accepted."""
-    market = make_market(*(f"v{number}" for number in range(replicas)), validators=replicas + 4)
+def run(replicas: int = 2, strangers: int = 4, **changes: int) -> tuple[Market, list[bytes]]:
+    """Return a market with an order whose replicas are accepted. ``changes`` are other values of parameters."""
+    params = local_params().replace(**changes)
+    market = make_market(*(f"v{number}" for number in range(replicas)), validators=replicas + strangers, params=params)
     orders = ids(market.submit(ordered(replicas)), replicas)
     for order_id in orders:
         market.accept(order_id)
@@ -230,6 +235,55 @@ def test_a_share_that_comes_after_roots_are_public_confirms_nothing() -> None:
     assert outcomes(market) == [Comparison.ALONE, Comparison.ALONE]
     for order_id in orders:
         assert market.panel(order_id, 0).wanted
+
+
+def test_a_validator_that_accepts_as_soon_as_it_may_no_longer_waits() -> None:
+    """The last commitment of the others, and its own acceptance and close, are in one block."""
+    market, orders = run()
+    first, second = orders
+    commit(market, first)
+    market.wait_drawn(first)
+    last = market.commit_message(second, *(market.trace(second, slot) for slot in range(2)))
+    market.chain.ok(last, *market.close_messages(first))
+    assert not any(True for _ in AWAITING.keys(market.chain.overlay()))
+    assert len(market.chain.seen("replicas.awaited")) == len(market.chain.seen("replicas.ready")) == 1
+
+
+def run_deliveries() -> tuple[DeliveryMarket, list[bytes], list[Trace]]:
+    """Return a market in which one replica waits, and can deliver the content of its shares."""
+    market = make_market("v0", "v1", kind=DeliveryMarket)
+    assert isinstance(market, DeliveryMarket)
+    orders = sorted(ids(market.submit(ordered())), key=lambda name: market.leg(name).validator)
+    for order_id in orders:
+        market.accept(order_id)
+    traces = [market.delivered_trace(orders[0], slot) for slot in range(2)]
+    market.commit(orders[0], *traces)
+    assert any(True for _ in AWAITING.keys(market.chain.overlay()))
+    return market, orders, traces
+
+
+def test_a_shown_key_publishes_roots_so_that_no_replica_waits() -> None:
+    market, orders, traces = run_deliveries()
+    sent = market.send(orders[0], traces[0])
+    market.chain.ok(market.receipt(sent))
+    market.chain.ok(market.show_key(sent))
+    market.chain.block()
+    assert not any(True for _ in AWAITING.keys(market.chain.overlay()))
+    commit(market, orders[1])
+    assert all(share.late for share in market.shares(orders[1]))
+
+
+def test_a_replica_whose_delivery_is_found_wrong_no_longer_waits() -> None:
+    """Otherwise its validator could have it wait forever, and no deadline would end it."""
+    market, orders, traces = run_deliveries()
+    sent = spoil(market.send(orders[0], traces[0]), market.content(orders[0], 0))
+    market.chain.ok(market.receipt(sent))
+    market.chain.ok(market.show_key(sent), market.show_chunk(sent, 0))
+    assert not any(True for _ in AWAITING.keys(market.chain.overlay()))
+    train(market, orders[1:])
+    market.chain.pass_until(market.leg(orders[0]).progress_deadline + 2)
+    assert market.leg(orders[0]).state is LegState.FAILED
+    assert outcomes(market) == [Comparison.ALONE]
 
 
 # --- the comparison ------------------------------------------------------------------------------
