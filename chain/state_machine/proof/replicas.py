@@ -17,6 +17,7 @@ from chain.state_machine.proof.panels import ask_panel
 from chain.state_machine.proof.places import emit_place, get_roots
 from chain.state_machine.proof.room import ask_room, end_comparison, move_panel, weigh_ask
 from chain.state_machine.proof.rounds import weigh_void
+from chain.state_machine.proof.shares import get_live_shares
 from chain.state_machine.proof.tables import (
     AWAITING,
     COMPARING,
@@ -148,11 +149,22 @@ def on_dropped(ctx: Context, key: RoundKey) -> None:
 
 
 def on_voided(ctx: Context, key: RoundKey) -> None:
-    """Let other replicas go on without a round that became void, and forget what was shown about it."""
+    """Let other replicas go on without a round that became void, and forget what was shown about it.
+
+    A difference in which it takes part is over. If the other replicas differ, too, they show their traces again.
+    """
+    order = ORDERS.must(ctx.store, key.order_id)
+    if not order.replicas:
+        return
     for parts in list(DEPARTURES.keys(ctx.store, *key)):
         DEPARTURES.delete(ctx.store, *parts)
-    SHOWN_TRACES.delete(ctx.store, *key)
-    schedule_review(ctx, ORDERS.must(ctx.store, key.order_id))
+    difference = DIFFERENCES.get(ctx.store, order.first_replica, key.round)
+    if difference is not None and order.id in difference.orders:
+        DIFFERENCES.delete(ctx.store, order.first_replica, key.round)
+        for name in difference.orders:
+            for parts in list(SHOWN_TRACES.keys(ctx.store, name)):
+                SHOWN_TRACES.delete(ctx.store, *parts)
+    schedule_review(ctx, order)
 
 
 def has_live(ctx: Context, order: Order) -> bool:
@@ -188,6 +200,19 @@ def _has_committed(store: Overlay, order: Order, round: int) -> bool:
     return sum(1 for _ in STANDING_ISSUES.scan(store, *leg.open_round)) == leg.slots
 
 
+def _may_confirm(ctx: Context, order: Order, round: int) -> bool:
+    """Return whether a replica that has not closed a published round may still close it without a late share.
+
+    Each slot then has a committed share that is not late, because a share that is committed from now on would be late.
+    """
+    if order.state is OrderState.CLOSED or _is_ending(ctx.store, order):
+        return False
+    if not _has_committed(ctx.store, order, round):
+        return False
+    key = LEGS.must(ctx.store, order.id, order.legs).open_round
+    return not any(share.late for share in get_live_shares(ctx, key))
+
+
 def _get_closed(store: Overlay, order: Order, round: int) -> Round | None:
     """Return the closed round of a replica that is not void; None if there is none."""
     for number in range(order.legs, 0, -1):
@@ -216,7 +241,8 @@ def on_review(ctx: Context, entry: QueueEntry) -> None:
     if not waiting:
         return
     round = waiting[0][0]
-    if any(_may_close(ctx.store, order, round) and _get_closed(ctx.store, order, round) is None for order in orders):
+    # The round was closed, so its roots are public.
+    if any(_get_closed(ctx.store, order, round) is None and _may_confirm(ctx, order, round) for order in orders):
         return
     if _compare(ctx, orders, round, [key for number, key in waiting if number == round]) and len(waiting) > 1:
         schedule(ctx, ctx.clock, REPLICAS_DUE, entry.parts[0])
@@ -236,7 +262,7 @@ def weigh_review(ctx: Context, entry: QueueEntry) -> int:
 
 
 def _compare(ctx: Context, orders: list[Order], round: int, keys: list[RoundKey]) -> bool:
-    """Compare a round that no further replica will close; return False if validators still have to show traces."""
+    """Compare a round that no other replica may confirm; return False if validators still have to show traces."""
     closed = (_get_closed(ctx.store, order, round) for order in orders)
     results = {each.order_id: _get_result(ctx, each) for each in closed if each is not None}
     difference = DIFFERENCES.get(ctx.store, orders[0].first_replica, round)

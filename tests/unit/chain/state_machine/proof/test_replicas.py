@@ -19,7 +19,7 @@ from domain.proof.reasons import Comparison, ShareReason
 from domain.proof.records import AuditKind, AuditPlace, Ruling
 from pol.rules.commitment import leaf_hashes
 from pol.rules.replicas import replica_id
-from tests.support.chain_market import CONSUMER, PRICE, Market, Trace, bid, submit
+from tests.support.chain_market import CONSUMER, PRICE, Market, Trace, bid, make_terms, submit
 from tests.support.delivered import DeliveryMarket, spoil
 
 TIERS = ("replicated",)
@@ -228,6 +228,9 @@ def test_a_share_that_comes_after_roots_are_public_confirms_nothing() -> None:
     made_up = next(share for share in market.shares(second) if share.key.slot == 0)
     copied = market.trace(second, 0, issue=2)
     market.commit(second, copied, reject=[(made_up.key.ref, int(ShareReason.NO_ANSWER))])
+    market.chain.block()
+    # The first one does not wait for a round that cannot confirm its own.
+    assert outcomes(market) == [Comparison.ALONE]
     close(market, second)
     market.chain.block()
     assert market.round(second, 0).late
@@ -394,6 +397,51 @@ def test_a_validator_that_does_not_show_its_trace_is_at_fault() -> None:
     market.chain.pass_time(market.order(honest).window + 2)
     assert market.round(honest, 0).verified
     assert is_nothing_left(market)
+
+
+def run_long() -> tuple[Market, list[bytes], int]:
+    """Return replicas that have closed a round, and the number of a place of the first one's panel: a segment that its
+    validator did not have to replay.
+    """
+    params = local_params().replace(audit_rate_min=10_000, duty_segments=1)
+    for blocks in range(10):
+        market = make_market("v0", "v1", params=params)
+        market.chain.pass_time(blocks)
+        orders = ids(market.submit(ordered(terms=make_terms(round_steps=12), deposit=2_000_000)))
+        for order_id in orders:
+            market.accept(order_id)
+        train(market, orders)
+        shares = {share.key.slot: share for share in market.shares(orders[0])}
+        for number, each in enumerate(market.wait_stage(orders[0]).places):
+            place = each.place
+            if place.kind is AuditKind.SEGMENT and place.segment not in shares[place.slot].drawn:
+                return market, orders, number
+    raise AssertionError("no beacon drew such a segment")
+
+
+def test_a_difference_ends_with_a_round_that_becomes_void() -> None:
+    """The next round with its number was not asked to show a trace, so it is not void because there is none."""
+    market, orders, number = run_long()
+    continued, other = orders
+    for stage in (1, 2):
+        panel = market.wait_stage(continued, 0, stage)
+        if panel.is_last:
+            train(market, orders, {other: ("wrong",)})
+        wrong = market.wrong_at(continued, 0, number)
+        market.say(continued, dict.fromkeys(market.seated(continued, 0, stage), wrong), 0)
+    assert [event.get("round") for event in market.chain.seen("trace.wanted")] == ["1", "1"]
+    market.chain.pass_time(2)
+    assert market.round_of(continued, 1, 1).void
+    assert market.leg(continued).number == 2
+    if market.all_of(other).wanted:
+        market.chain.ok(show_message(market, other, round=1))
+    market.chain.pass_time(market.order(other).params.stage_base)
+    for _ in range(2):
+        market.train_round(continued)
+    market.chain.pass_time(2)
+    assert market.chain.seen("trace.missing") == []
+    assert not market.round_of(continued, 2, 1).void
+    assert outcomes(market)[2:] == [Comparison.ALONE] * 3
 
 
 def test_only_the_leaves_of_the_share_are_taken_and_only_once() -> None:
