@@ -245,10 +245,12 @@ class Auditors:
             return True
         escrow = ESCROWS.must(self._ctx.store, order.id)
         named = {*winners, order.consumer, *(row.address for row in escrow.depositors)}
+        servers = [name.decode() for _, name in ORDER_PARTIES.keys(self._ctx.store, order.id)]
+        heads = (*winners, *servers) if order.replicas else winners
         return any(
             operator not in named
-            and not any(CLUSTERS.has(self._ctx.store, winner, operator) for winner in winners)
-            and not ORDER_PARTIES.has(self._ctx.store, order.id, operator)
+            and not any(CLUSTERS.has(self._ctx.store, head, operator) for head in heads)
+            and operator not in servers
             for operator in self._of(order, tier)
         )
 

@@ -236,15 +236,20 @@ def on_close(ctx: Context, entry: QueueEntry) -> None:
 def get_parties(ctx: Context, order: Order, winner: str) -> tuple[str, ...]:
     """Return the validators that are parties to an order that ``winner`` serves or would serve.
 
-    Parties are the winner, the validators that accepted earlier legs, the providers of the winner's cluster, the
-    consumer, and the depositors.
+    Parties are the winner, the validators that accepted earlier legs, those that serve its replicas, the providers of
+    the winner's cluster, the consumer, and the depositors. If the order has replicas, the providers of the clusters of
+    all these validators are parties too: a replica's cluster has an interest in what a panel of another one finds.
     """
     parties = {winner, order.consumer}
     escrow = ESCROWS.must(ctx.store, order.id)
     parties.update(row.address for row in escrow.depositors)
-    parties.update(name.decode() for _, name in ORDER_PARTIES.keys(ctx.store, order.id))
+    servers = [name.decode() for _, name in ORDER_PARTIES.keys(ctx.store, order.id)]
+    parties.update(servers)
+    heads = (winner, *servers) if order.replicas else (winner,)
     members = [
-        validator.operator for validator in get_active(ctx.store) if CLUSTERS.has(ctx.store, winner, validator.operator)
+        validator.operator
+        for validator in get_active(ctx.store)
+        if any(CLUSTERS.has(ctx.store, head, validator.operator) for head in heads)
     ]
     # A party that is outside the validator set now may be in it when something is drawn.
     operators = (name for name in sorted(parties) if VALIDATORS.has(ctx.store, name))

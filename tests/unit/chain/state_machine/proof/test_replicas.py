@@ -131,6 +131,16 @@ def test_validators_of_one_cluster_do_not_serve_two_replicas() -> None:
     assert "v2" in {market.leg(order_id).validator for order_id in orders}
 
 
+def test_no_provider_of_a_winner_sits_in_a_panel_about_a_replica() -> None:
+    market, (first, second) = run(audit_rate_min=10_000)
+    winner = market.leg(second).validator
+    strangers = [name for name in market.validators if name not in ("v0", "v1")]
+    market.chain.change(lambda store: [CLUSTERS.mark(store, winner, name) for name in strangers[1:]])
+    train(market, [first, second])
+    market.wait_stage(first)
+    assert market.seated(first) == strangers[:1]
+
+
 def test_replicas_wait_and_are_cancelled_together() -> None:
     market = make_market()
     before = market.chain.balance(CONSUMER)
