@@ -1094,7 +1094,7 @@ MUTANTS = (
         "replica-not-awaited",
         "a round is compared before each replica has closed its own",
         "chain/state_machine/proof/replicas.py",
-        "_get_closed(ctx.store, order, round) is None for order in orders",
+        "_get_closed(ctx.store, order, round) is None and _may_confirm(ctx, order, round) for order in orders",
         "False for order in orders",
         (_REPLICAS,),
     ),

@@ -1,5 +1,6 @@
 """Replicas of an order: their match, the moment at which roots become public, and the comparison of their rounds."""
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import pytest
 from chain.state_machine.market.tables import ORDER_PARTIES
 from chain.state_machine.proof.tables import AWAITING, COMPARING, DEPARTURES, DIFFERENCES, SHOWN_TRACES
 from chain.state_machine.registry.tables import CLUSTERS
+from chain.state_machine.store import Overlay
 from domain.errors import BAD_FIELD, BAD_PROOF, INSUFFICIENT_FUNDS, NOT_FOUND, NOT_YET, Code
 from domain.legs.records import LegState
 from domain.market.messages import MsgCancelOrder, MsgSubmitOrder
@@ -131,11 +133,16 @@ def test_validators_of_one_cluster_do_not_serve_two_replicas() -> None:
     assert "v2" in {market.leg(order_id).validator for order_id in orders}
 
 
+def _in_cluster(winner: str, name: str) -> Callable[[Overlay], None]:
+    return lambda store: CLUSTERS.mark(store, winner, name)
+
+
 def test_no_provider_of_a_winner_sits_in_a_panel_about_a_replica() -> None:
     market, (first, second) = run(audit_rate_min=10_000)
     winner = market.leg(second).validator
     strangers = [name for name in market.validators if name not in ("v0", "v1")]
-    market.chain.change(lambda store: [CLUSTERS.mark(store, winner, name) for name in strangers[1:]])
+    for name in strangers[1:]:
+        market.chain.change(_in_cluster(winner, name))
     train(market, [first, second])
     market.wait_stage(first)
     assert market.seated(first) == strangers[:1]
