@@ -52,9 +52,10 @@ HABITS = (
     "absent",  # shows nothing when others audit
     "idle",  # makes everything up, and trains nothing
 )
-"""The habits of providers. A habit says how a share is wrong, missing or copied. Several habits of a share are joined
-with "+"."""
-BENT = frozenset(("first", "last", "middle", "update", "metrics", "quits", "copied", "idle"))
+"""The habits of providers that act alone. A habit says how a share is wrong, missing or copied. Several habits of a
+share are joined with "+". Providers that conspire also have the habit "agreed": they make up the same, and train
+nothing."""
+BENT = frozenset(("first", "last", "middle", "update", "metrics", "quits", "copied", "idle", "agreed"))
 """The habits with which a share commits to another result than that of the job."""
 
 
@@ -469,16 +470,20 @@ VALIDATOR_CHEATS: tuple[type[HonestValidator], ...] = (
 class Accomplice(HonestValidator):
     """Finds nothing in the shares of its friends, says as an auditor that its friends are right, and may forge itself.
 
-    As a proposer it makes no block while a lot about its friends waits, every other time.
+    If it ``agrees``, it forges the same as its friends. As a proposer it makes no block while a lot about its friends
+    waits, every other time.
     """
 
     friends: frozenset[str]
     forges: bool = False
+    agrees: bool = False
     withholding: bool = False
     honest: bool = False
 
     def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
-        return digest("forged", daemon.me, root) if self.forges else root
+        if not self.forges:
+            return root
+        return digest("forged", root) if self.agrees else digest("forged", daemon.me, root)
 
     def finds(self, daemon: "ValidatorActor", key: ShareKey, checked: CheckedSegment) -> CheckedSegment:
         provider = next((p for p, actor in daemon.world.providers.items() if key in actor.habits), "")

@@ -5,6 +5,7 @@ miss and the market goes another way; on average over draws no coalition should.
 """
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -27,15 +28,19 @@ from localnet.simulator.schemers import (
 )
 from localnet.simulator.setups import CONSUMERS, PRICE, SOLD_SECONDS, Kind, Shape, make_setup
 from localnet.simulator.strategies import Mind, Role, Strategy, decisions_of
-from localnet.simulator.world import OUTSIDER, ChallengerPlan, ProviderPlan, Setup
+from localnet.simulator.world import OUTSIDER, ChallengerPlan, ProviderPlan, Setup, ValidatorPlan
 from pol.rules.orders import least_deposit
+from pol.rules.replicas import REPLICAS
+from pol.rules.tiers.table import is_replicating, tier_names
 
 SHAPE = Shape(orders=10, spread=30, providers=21)
 """All coalitions but the largest play in markets of this shape, so one honest run is enough for all of them."""
-CHEAPEST = "v0"
-"""Asks less than all others, and takes whatever is ordered: so a coalition around it has something to do."""
+CHEAPEST, SECOND = "v0", "v1"
+"""They ask less than all others, and take whatever is ordered: so coalitions around them have something to do. The
+second one serves replicas of what the first one serves.
+"""
 SPEED = 250 * 10**6
-"""FLOP/s of each of its providers."""
+"""FLOP/s of each of their providers."""
 TEMPTED = "v0p3"
 """A stranger in that cluster that makes up shares as long as its validator lets it."""
 DEVIATIONS = 1.96
@@ -183,6 +188,19 @@ COALITIONS: Mapping[str, Coalition] = MappingProxyType(
                 {"seat speaks of strangers": ("unavailable",)},
             ),
         ),
+        "the validators of all replicas": Coalition(
+            "both make up the same round, so that their replicas confirm it",
+            ("v0", "v1", *(f"{name}p{rank}" for name in ("v0", "v1") for rank in range(3))),
+            (
+                {
+                    "provider makes first": ("agreed",),
+                    "provider makes later": ("agreed",),
+                    "validator gives work": ("friends",),
+                    "validator judges friends": ("accept",),
+                },
+                {"validator aggregates": ("agreed",)},
+            ),
+        ),
         "a third of the stake": Coalition(
             about="three of nine do the same",
             members=("v0", "v1", "v2"),
@@ -249,40 +267,47 @@ GainAndIncome = tuple[int, int]
 
 
 def make_market(draw: int, shape: Shape) -> Setup:
-    """Return a market in which one validator asks for a little less than the others.
+    """Return a market in which two validators ask for a little less than the others.
 
-    Its cluster is fast, all bids fit all orders, and two consumers order in turn: so coalitions have something to do.
+    Their clusters are fast, all bids fit all orders, and two consumers order in turn, in each of the tiers: so
+    coalitions have something to do.
     Everyone is honest but one provider, which lies as long as no one looks. If no stranger ever lied, it would always
     pay to accept their work unseen.
     """
     setup = make_setup(draw, Kind.HONEST, shape)
     tempted = ProviderPlan(TEMPTED, CHEAPEST, behaviour=Tempted())
     least = min(plan.bid.offer.price for plan in setup.validators if plan.bid is not None)
+    prices = {CHEAPEST: least - 2, SECOND: least - 1}
     providers = tuple(
-        replace(plan, speed=SPEED, joins=0) if plan.validator == CHEAPEST else plan
+        replace(plan, speed=SPEED, joins=0) if plan.validator in prices else plan
         for plan in (*setup.providers, tempted)
     )
-    count = sum(plan.validator == CHEAPEST for plan in providers)
-    validators = tuple(
-        replace(plan, bid=_cheapest(plan.bid, least - 1, count)) if plan.bid and plan.name == CHEAPEST else plan
-        for plan in setup.validators
-    )
+    counts = Counter(plan.validator for plan in providers)
+    validators = tuple(replace(plan, bid=_make_bid(plan, prices, counts[plan.name])) for plan in setup.validators)
     orders = tuple(_fit(plan, number, setup.params) for number, plan in enumerate(setup.orders))
     return replace(setup, validators=validators, providers=providers, orders=orders, challengers=())
 
 
-def _cheapest(bid: MsgPlaceBid, price: int, slots: int) -> MsgPlaceBid:
-    sold = SOLD_SECONDS * SPEED * slots
-    offer = replace(bid.offer, price=price, regions=(), memory=10**9, min_work=0, slots=slots, slot_speed=SPEED)
-    return replace(bid, offer=offer, capacity=sold)
+def _make_bid(plan: ValidatorPlan, prices: Mapping[str, int], slots: int) -> MsgPlaceBid | None:
+    """Return the bid of a validator, which offers all tiers. Those that have a price sell whatever is ordered."""
+    if plan.bid is None:
+        return None
+    offer = replace(plan.bid.offer, tiers=tier_names())
+    if plan.name not in prices:
+        return replace(plan.bid, offer=offer)
+    price, sold = prices[plan.name], SOLD_SECONDS * SPEED * slots
+    offer = replace(offer, price=price, regions=(), memory=10**9, min_work=0, slots=slots, slot_speed=SPEED)
+    return replace(plan.bid, offer=offer, capacity=sold)
 
 
 def _fit(plan: OrderPlan, number: int, used: Params) -> OrderPlan:
-    """Return an order that every bid fits."""
+    """Return an order that every bid fits, in one of the tiers in turn."""
+    tier = tier_names()[number % len(tier_names())]
     message = replace(
         plan.message,
         consumer=CONSUMERS[number % 2],
-        conditions=Conditions(),
+        conditions=Conditions(tiers=(tier,)),
+        replicas=REPLICAS if is_replicating(tier) else 0,
         price_limit=2 * PRICE,
         deposit=least_deposit(plan.job.terms, 2 * PRICE, used),
     )

@@ -157,8 +157,12 @@ class SchemingValidator(HonestValidator):
         )
 
     def aggregate(self, daemon: "ValidatorActor", root: bytes) -> bytes:
-        wrong = self.mind.choose("validator aggregates", root) == "wrong"
-        return digest("forged", daemon.me, root) if wrong else root
+        match self.mind.choose("validator aggregates", root):
+            case "wrong":
+                return digest("forged", daemon.me, root)
+            case "agreed":
+                return digest("forged", root)
+        return root
 
     def seals(self, daemon: "ValidatorActor", sealed: list[Sealed]) -> list[Sealed]:
         match self.mind.choose("validator hands over", sealed[0].leaf):

@@ -27,7 +27,7 @@ class Role(StrEnum):
     FILLER = "filler"
 
 
-_MAKES = ("honest", "first", "middle", "last", "idle", "update", "metrics", "quits", "copied", "garbage")
+_MAKES = ("honest", "first", "middle", "last", "idle", "update", "metrics", "quits", "copied", "garbage", "agreed")
 OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
     {
         # A share of the first round of a leg, or of a later one.
@@ -56,7 +56,7 @@ OPTIONS: Mapping[str, tuple[str, ...]] = MappingProxyType(
         "validator commits": ("send", "never", "late"),
         "validator accepts shares": ("send", "never", "late"),
         "validator closes": ("send", "never", "late"),
-        "validator aggregates": ("right", "wrong"),
+        "validator aggregates": ("right", "wrong", "agreed"),
         "validator hands over": ("right", "global noise", "local noise"),
         "validator serves friends": ("serve", "nothing"),
         "validator serves strangers": ("serve", "nothing"),

@@ -12,6 +12,7 @@ from domain.proof.records import Round
 from localnet.simulator.actors.consumer import OrderActor
 from localnet.simulator.setups import PRICE
 from localnet.simulator.world import OUTSIDER, Setup, World
+from pol.rules.replicas import replica_ids
 from pol.rules.schedule import round_work
 
 COST = PRICE // 10
@@ -50,7 +51,12 @@ def value_of(world: World, order: OrderActor, holders: frozenset[str]) -> int:
     right = {round: roots[round] if round < len(roots) else b"" for round in range(answer.order.terms.rounds)}
     verified = {closed.round: closed.next_root == right[closed.round] for closed in answer.rounds if closed.verified}
     paid = sum(p.amount for p in answer.payments if p.kind in BOUGHT and verified.get(p.round, any(verified.values())))
-    others = [round for round, root in right.items() if root and round not in verified]
+    # The result of a replica is worth nothing beside that of another one.
+    replicas = [world.order(name) for name in replica_ids(answer.order)]
+    if replicas and order.order_id != replicas[0].order.id:
+        return paid
+    had = {closed.round for each in replicas or (answer,) for closed in each.rounds if closed.verified}
+    others = [round for round, root in right.items() if root and round not in had]
     held = [round for round in others if _is_held(world, answer, round, right[round], holders)]
     price = max((leg.price for leg in answer.legs), default=0)
     return paid + len(held) * price_floor(round_work(answer.order.terms), price)

@@ -430,7 +430,7 @@ class ProviderActor:
 
     def _train(self, task: TrainTask) -> None:
         terms = self.world.job(task.key.order_id).terms
-        idle = "idle" in words_of(self._habit(task.key))
+        idle = not {"idle", "agreed"}.isdisjoint(words_of(self._habit(task.key)))
         spent = 0 if idle else share_work(terms) * 1000 // self.speed
         self._later(50 + spent, partial(self._trained, task))
 
@@ -469,12 +469,13 @@ class ProviderActor:
         states = [(task.global_in.root, task.local_in.root)]
         for segment in range(segments if stop is None else stop):
             after = job.train(states[-1], key.round, key.slot, segment)
-            bent = "idle" in habits
+            bent = not {"idle", "agreed"}.isdisjoint(habits)
             bent |= "first" in habits and segment == 0
             bent |= "last" in habits and segment == segments - 1
             bent |= "middle" in habits and segment == segments // 2
             self.worked += 0 if bent else segment_work(terms)
-            states.append((digest("bent", self.me, after), after[1]) if bent else after)
+            maker = "all" if "agreed" in habits else self.me
+            states.append((digest("bent", maker, after), after[1]) if bent else after)
         update = update_of(states[0][0], states[-1][0])
         if "update" in habits:
             update = digest("wrong update", update)

@@ -13,7 +13,7 @@ from domain.legs.messages import MsgStopOrder
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
 from domain.messages import Message
-from domain.proof.messages import MsgIncludeShare
+from domain.proof.messages import MsgIncludeShare, MsgShowTrace
 from domain.proof.queries import SeatsRequest
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round
@@ -126,6 +126,18 @@ class Leaves(HonestProvider):
         return not isinstance(action, self.before)
 
 
+class Fumbles(HonestProvider):
+    """Delivers the first share of a slot to no one, and shows no state of a later one when others audit."""
+
+    honest = False
+
+    def habit(self, actor: ProviderActor, key: ShareKey) -> str:
+        return "hidden" if key.issue == 1 else "honest"
+
+    def opens(self, *, audited: bool) -> bool:
+        return not audited
+
+
 # --- validators ----------------------------------------------------------------------------------
 
 
@@ -167,6 +179,13 @@ class GoneAfter(HonestValidator):
 
     def vanishes(self, daemon: ValidatorActor) -> bool:
         return self.sent
+
+
+class ShowsNoTrace(Accomplice):
+    """Finds nothing in the shares of its friends, and shows no trace when replicas differ."""
+
+    def sends(self, daemon: ValidatorActor, messages: tuple[Message, ...]) -> bool:
+        return not any(isinstance(message, MsgShowTrace) for message in messages)
 
 
 @dataclass

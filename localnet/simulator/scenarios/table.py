@@ -1,4 +1,4 @@
-"""All scenarios, by party: providers, validators, seats, proposers, challengers, consumers, and outages."""
+"""All scenarios, by party: providers, validators, seats, proposers, challengers, replicas, consumers, and outages."""
 
 from collections.abc import Callable, Mapping
 from functools import partial
@@ -16,12 +16,14 @@ from domain.proof.events import (
     DeliveryWitnessed,
     PanelBegun,
     ResultRuled,
+    RoundCompared,
     RoundVoid,
     RulingAppealed,
     ShareFoundWrong,
     ShareIncluded,
     ShareStood,
     SlashVoteEnded,
+    TraceMissing,
     VoidSharePaid,
 )
 from domain.proof.messages import (
@@ -30,6 +32,7 @@ from domain.proof.messages import (
     MsgCommitTraces,
     MsgRevealAnswer,
 )
+from domain.proof.reasons import Comparison
 from domain.proof.records import AnswerKind, Ruling
 from domain.vocabulary import changes_of
 from localnet.simulator.behaviours import (
@@ -65,6 +68,7 @@ from localnet.simulator.scenarios.parties import (
     EndlessJob,
     Flooder,
     ForeignJob,
+    Fumbles,
     GoneAfter,
     Hasty,
     Leaves,
@@ -73,6 +77,7 @@ from localnet.simulator.scenarios.parties import (
     Ruins,
     SaysUnserved,
     ServesAllButOne,
+    ShowsNoTrace,
     SkippedJob,
     Slanted,
     StaleJob,
@@ -85,9 +90,10 @@ from localnet.simulator.scenarios.parties import (
     as_job,
 )
 from localnet.simulator.scenarios.scenario import Scenario
-from localnet.simulator.scenarios.tiers import play_in_tiers
+from localnet.simulator.scenarios.tiers import RARE, TRIES, compared, has_skipped, one_goes_on, play_in_tiers
 from localnet.simulator.training import Job
 from localnet.simulator.world import World
+from pol.rules.tiers.replicated import REPLICATED
 
 CHEAT = "v0p0"
 """The provider that is not honest: of the cluster that wins."""
@@ -157,6 +163,23 @@ def price_rose(world: World) -> bool:
 def was_slashed(world: World) -> bool:
     """Return whether a vote of all validators slashed the one that was at fault."""
     return any(vote.slashed for vote in changes_of(SlashVoteEnded, world.chain.events))
+
+
+def copied_in_vain(world: World) -> bool:
+    """Return whether each round with a late share needed a panel, there was one, and the other replica was settled."""
+    late = {closed.key for order in world.orders for closed in world.order(order.order_id).rounds if closed.late}
+    alone = {each.round for each in changes_of(RoundCompared, world.chain.events) if each.outcome == Comparison.ALONE}
+    return one_goes_on(world) and bool(late) and late <= alone
+
+
+def other_is_settled(world: World) -> bool:
+    """Return whether the replica that the cheapest validator does not serve was settled, and the other one lost a
+    round.
+    """
+    replicas = [world.order(order.order_id) for order in world.orders]
+    (first,) = [each for each in replicas if each.legs[0].validator == WINNER]
+    others = [each.order.close_reason for each in replicas if each is not first]
+    return any(closed.void for closed in first.rounds) and set(others) == {CloseReason.SETTLED}
 
 
 # Rows
@@ -278,6 +301,16 @@ def _challenge(
         begin=lambda world: Challenger("v6", right=right, opens=opens).begin(world),
     )
     return Scenario(name=name, shows=shows, fault=fault, market=market, shown=shown, tries=12)
+
+
+def _replicas(
+    name: str, shows: str, fault: str, make: Swap, shown: Callable[[World], bool], **changes: Any
+) -> Scenario:
+    """Return a scenario about an order with replicas, the first of which the cheapest validator serves."""
+    swaps = {WINNER: make, **changes.pop("swaps")}
+    params = {**RARE, **changes.pop("params", {})}
+    market = Market(tier=REPLICATED.name, swaps=swaps, params=params, **{"rounds": 4, **changes})
+    return Scenario(name=name, shows=shows, fault=fault, market=market, shown=shown, tries=TRIES)
 
 
 _SCENARIOS = (
@@ -708,6 +741,44 @@ _SCENARIOS = (
         settled,
         right=False,
         opens=False,
+    ),
+    # Replicas
+    _replicas(
+        "replicas-find-a-departure",
+        "A validator accepts what its friend, a provider, invents. The replicas differ, and a panel recomputes the"
+        " first segment in which they depart from each other.",
+        "provider: wrong_share",
+        lambda: Accomplice(frozenset({WINNER, CHEAT})),
+        compared(Comparison.DIFFERENT, other_is_settled),
+        segments=12,
+        params={"duty_segments": 1},
+        swaps={CHEAT: lambda: Trains(as_job(ThirdSkipped))},
+    ),
+    _replicas(
+        "replica-shows-no-trace",
+        "A validator accepts what its friend invents, and shows no trace when the replicas differ.",
+        "validator: wrong_round",
+        lambda: ShowsNoTrace(frozenset({WINNER, CHEAT})),
+        lambda world: happened(TraceMissing)(world) and one_goes_on(world),
+        swaps={CHEAT: lambda: Cheat(CHEAT, ("first", "update"), 100)},
+    ),
+    _replicas(
+        "replica-copies-roots",
+        "Providers of a validator commit to shares that they never deliver. They commit again when the roots of the"
+        " other replica are public, and copy these roots without the states. The late round confirms nothing.",
+        "validator: wrong_round",
+        Hider,
+        copied_in_vain,
+        swaps={f"{WINNER}p{rank}": Fumbles for rank in range(3)},
+    ),
+    _replicas(
+        "replicas-collude",
+        "The validators of all replicas close rounds on the same wrong aggregate, until a lot draws one of them.",
+        "validator: wrong_round",
+        lambda: Accomplice(frozenset({WINNER, "v1"}), forges=True, agrees=True),
+        has_skipped(compared(Comparison.CONFIRMED, happened(RoundVoid))),
+        rounds=8,
+        swaps={"v1": lambda: Accomplice(frozenset({WINNER, "v1"}), forges=True, agrees=True)},
     ),
     # Consumers
     Scenario(

@@ -1,16 +1,21 @@
 """Scenarios of the table, played in other tiers than the default one.
 
-A tier whose lots draw only some rounds finds a wrong round by a panel, or by a challenge. So each market here has a job
-bond that is high enough to make draws rare, and a scenario is played until a lot left a round out.
+A tier whose lots draw only some rounds finds a wrong round by a panel, by a challenge, or by a replica. So each market
+here has a job bond that is high enough to make draws rare, and a scenario is played until a lot left a round out.
 """
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import Any
 
-from domain.proof.events import PanelSkipped
+from domain.market.reasons import CloseReason
+from domain.proof.events import PanelSkipped, RoundCompared
+from domain.proof.reasons import Comparison
 from domain.vocabulary import changes_of
+from localnet.simulator.behaviours import LazyAuditor
 from localnet.simulator.scenarios.scenario import Scenario
 from localnet.simulator.world import World
+from pol.rules.tiers.replicated import REPLICATED
 from pol.rules.tiers.sampled import SAMPLED
 
 RARE = {"job_bond_bps": 10_000}
@@ -18,18 +23,25 @@ RARE = {"job_bond_bps": 10_000}
 TRIES = 20
 
 
+Shown = Callable[[World], bool]
+
+
 @dataclass(frozen=True)
 class Replayed:
     """A scenario of the table that is played in another tier.
 
     ``shows`` says what happens there. If ``skips`` is true, a lot must leave at least one round out. ``seed`` is the
-    first one to play.
+    first one to play. ``shown`` tells whether the scenario showed its subject in this tier, if it is another one there;
+    ``fault`` is what the chain's records show there. ``changes`` are fields of the market.
     """
 
     name: str
     shows: str
     skips: bool = True
     seed: int = 1
+    shown: Shown | None = None
+    fault: str = ""
+    changes: Mapping[str, Any] = field(default_factory=dict)
 
 
 _SAMPLED = (
@@ -73,22 +85,122 @@ _SAMPLED = (
 )
 
 
-def _skipped(shown: Callable[[World], bool]) -> Callable[[World], bool]:
+def compared(outcome: Comparison, shown: Shown = lambda _: True) -> Shown:
+    """Return what tells whether a comparison had an outcome, and the scenario showed its subject."""
+    return lambda world: (
+        shown(world) and any(change.outcome == outcome for change in changes_of(RoundCompared, world.chain.events))
+    )
+
+
+def all_settled(world: World) -> bool:
+    """Return whether all replicas were settled."""
+    return all(reason == CloseReason.SETTLED for reason in _reasons(world))
+
+
+def one_goes_on(world: World) -> bool:
+    """Return whether one replica failed, and the other one was settled. The rounds that it closed alone had panels."""
+    compared = {change.round: change.outcome for change in changes_of(RoundCompared, world.chain.events)}
+    skipped = {change.panel.round_key for change in changes_of(PanelSkipped, world.chain.events)}
+    are_seen = all(compared[key] == Comparison.CONFIRMED for key in skipped)
+    return are_seen and sorted(_reasons(world)) == sorted((CloseReason.SETTLED, CloseReason.FAILED))
+
+
+def _reasons(world: World) -> list[CloseReason]:
+    return [CloseReason(world.order(order.order_id).order.close_reason) for order in world.orders]
+
+
+_REPLICATED = (
+    Replayed(
+        "everyone-is-honest",
+        "Everyone is honest. Replicas confirm each other's rounds, and a lot leaves some of them without a panel.",
+        shown=compared(Comparison.CONFIRMED, all_settled),
+    ),
+    Replayed(
+        "wrong-middle-segment",
+        "A provider invents a segment. Its validator finds it, and the share that replaces it is late, so a panel"
+        " audits the round.",
+        skips=False,
+        shown=compared(Comparison.ALONE, all_settled),
+    ),
+    Replayed(
+        "wrong-aggregation",
+        "A validator closes rounds on wrong aggregates. The replicas differ, panels find it, and it is slashed.",
+        skips=False,
+        shown=compared(Comparison.DIFFERENT, one_goes_on),
+    ),
+    Replayed(
+        "rejects-right-shares",
+        "A validator rejects right shares as mismatches. Panels recompute its rounds, and it pays.",
+        skips=False,
+        shown=compared(Comparison.ALONE, all_settled),
+    ),
+    Replayed(
+        "censors-a-provider",
+        "A validator keeps a provider off the chain. The provider includes its shares, which brings panels.",
+        skips=False,
+        shown=all_settled,
+    ),
+    Replayed(
+        "signs-no-receipt",
+        "A validator takes no delivery of one provider. Witnesses have it, and the validator pays.",
+        skips=False,
+        shown=all_settled,
+    ),
+    Replayed(
+        "gives-up",
+        "A validator gives its replica up in the second round. The other one goes on, and has a panel for every round.",
+        skips=False,
+        shown=compared(Comparison.ALONE, one_goes_on),
+    ),
+    Replayed(
+        "gone-after-commitments",
+        "A validator puts commitments on chain and is gone. The other one goes on.",
+        skips=False,
+        shown=compared(Comparison.ALONE, one_goes_on),
+    ),
+    Replayed("never-accepts", "A validator accepts no order. The other one goes on.", skips=False, shown=one_goes_on),
+    Replayed(
+        "seats-do-not-compute",
+        "Some strangers repeat what the chain claims, where they are drawn.",
+        skips=False,
+        shown=all_settled,
+        changes={"swaps": dict.fromkeys(("v3", "v5"), LazyAuditor)},
+    ),
+    Replayed(
+        "consumer-never-delivers",
+        "A consumer delivers its job to no one. Every replica ends, and each validator and the consumer lose a fee.",
+        skips=False,
+    ),
+)
+
+
+def has_skipped(shown: Callable[[World], bool]) -> Callable[[World], bool]:
     """Return whether a scenario showed its subject, and a lot left a round out."""
     return lambda world: shown(world) and any(True for _ in changes_of(PanelSkipped, world.chain.events))
 
 
 def play_in_tiers(table: Mapping[str, Scenario]) -> Iterable[Scenario]:
     """Yield scenarios of the table in other tiers. The name of each begins with the name of its tier."""
-    for replayed in _SAMPLED:
-        scenario = table[replayed.name]
-        market = scenario.market
-        yield replace(
-            scenario,
-            name=f"{SAMPLED.name}-{replayed.name}",
-            shows=replayed.shows,
-            market=replace(market, tier=SAMPLED.name, rounds=max(4, market.rounds), params={**market.params, **RARE}),
-            shown=_skipped(scenario.shown) if replayed.skips else scenario.shown,
-            tries=TRIES,
-            seed=replayed.seed,
-        )
+    for tier, rows in ((SAMPLED.name, _SAMPLED), (REPLICATED.name, _REPLICATED)):
+        for replayed in rows:
+            yield _replay(table[replayed.name], tier, replayed)
+
+
+def _replay(scenario: Scenario, tier: str, replayed: Replayed) -> Scenario:
+    market, shown = scenario.market, replayed.shown or scenario.shown
+    changes = {
+        "tier": tier,
+        "rounds": max(4, market.rounds),
+        "params": {**market.params, **RARE},
+        **replayed.changes,
+    }
+    return replace(
+        scenario,
+        name=f"{tier}-{replayed.name}",
+        shows=replayed.shows,
+        fault=replayed.fault or scenario.fault,
+        market=replace(market, **changes),
+        shown=has_skipped(shown) if replayed.skips else shown,
+        tries=TRIES,
+        seed=replayed.seed,
+    )
