@@ -289,7 +289,7 @@ FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
 # The time of the witnesses of a delivery is over. Parts of an entry: order, leg, round, slot, issue.
 WITNESS_DUE = Due("witness", 61, lane=1, of_order=True)
 # Replicas have to be compared, or one of them may go on. Parts of an entry: first replica.
-REPLICAS_DUE = Due("replicas", 63, lane=0)
+REPLICAS_DUE = Due("replicas", 30, lane=0)
 # The time to appeal a ruling is over. Parts of an entry: order, leg, round, dispute.
 APPEAL_DUE = Due("appeal", 52, lane=0, of_order=True)
 
