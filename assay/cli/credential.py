@@ -96,8 +96,9 @@ def verify(
     report_data: bytes | None,
 ) -> Exit:
     """Print a credential; EvidenceRefused with the reason if there is none."""
+    from domain.attest.evidence import Evidence, Policy
     from validator.credentials.files import read_file
-    from validator.credentials.values import Binding, Evidence, Policy
+    from validator.credentials.values import Binding
     from validator.credentials.verify import judge, read_statement, verify_bound, verify_evidence
 
     if binding_file is not None and report_data is not None:
@@ -192,10 +193,10 @@ def pack(
     target: Path,
 ) -> None:
     """Write a file of evidence; Refusal if a part is too large."""
+    from domain.attest.evidence import Evidence
     from domain.bounds import check
     from validator.credentials.files import write_file
     from validator.credentials.parts import read_certificates, read_revocation_list
-    from validator.credentials.values import Evidence
 
     evidence = Evidence(
         technology=technology,

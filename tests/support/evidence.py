@@ -20,7 +20,8 @@ from cryptography.hazmat.primitives.hashes import SHA256, SHA384
 from cryptography.hazmat.primitives.serialization import Encoding, load_pem_public_key
 from cryptography.x509.oid import NameOID
 
-from validator.credentials.values import Binding, Evidence, Least, Measurement, Policy, Register, Technology
+from domain.attest.evidence import Evidence, Least, Measurement, Policy, Register, Technology
+from validator.credentials.values import Binding
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "evidence"
 JUNE_2025 = 1_750_500_000
@@ -335,13 +336,14 @@ class SoftTpm:
         tail: bytes = b"",
         pad: int = 0,
         certificate: bytes | None = None,
+        report_data: bytes = b"",
     ) -> Evidence:
         """Return a quote over banks of PCRs (hash and bits), with bytes behind it or inside the signature's parts."""
         banks = b"".join(kind.to_bytes(2, "big") + bytes([len(bits)]) + bits for kind, bits in selections)
         quote = (
             bytes.fromhex("ff5443478018")
             + b"\x00\x02\x12\x34\x00\x20"
-            + BINDING.report_data()[:32]
+            + (report_data or BINDING.report_data())[:32]
             + bytes(16)
             + b"\x01"
             + bytes.fromhex("0001000200030004")

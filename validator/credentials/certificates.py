@@ -16,8 +16,9 @@ from cryptography.exceptions import InvalidSignature, UnsupportedAlgorithm
 from cryptography.hazmat.primitives import hashes
 from cryptography.x509.oid import ExtensionOID
 
+from domain.attest.evidence import Policy
 from validator.credentials.reading import malformed
-from validator.credentials.values import EvidenceRefused, Policy, Reason
+from validator.credentials.values import EvidenceRefused, Reason
 
 LIBRARY_ERRORS: Final = (
     ValueError,

@@ -5,9 +5,10 @@ from pathlib import Path
 from typing import Final, TypeVar
 
 from domain import codec, plain
+from domain.attest.evidence import Evidence, Policy
 from domain.errors import BAD_FIELD, Refusal
 from host.foreign_json import read_json
-from validator.credentials.values import Binding, Evidence, Policy
+from validator.credentials.values import Binding
 
 FILE_MAX: Final = 5 << 20
 """Largest file in bytes: all parts of the largest evidence, in hex digits."""

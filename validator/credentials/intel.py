@@ -8,10 +8,11 @@ import json
 import re
 from typing import Any, Final
 
+from domain.attest.evidence import Evidence, Policy, Technology
 from host.foreign_json import read_json
 from validator.credentials.certificates import check_root, check_voted, split_pem
 from validator.credentials.reading import ByteReader, malformed
-from validator.credentials.values import Evidence, EvidenceRefused, Policy, Reason, Statement, Technology
+from validator.credentials.values import EvidenceRefused, Reason, Statement
 
 _TEE: Final = {Technology.SGX: 0x00, Technology.TDX: 0x81}
 _BODIES: Final = {Technology.SGX: {1: 384}, Technology.TDX: {2: 584, 3: 648}}

@@ -14,9 +14,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 from cryptography.x509.oid import NameOID
 
+from domain.attest.evidence import Evidence, Policy
 from validator.credentials.certificates import check_path
 from validator.credentials.reading import ByteReader, malformed
-from validator.credentials.values import Evidence, EvidenceRefused, Policy, Reason, Statement
+from validator.credentials.values import EvidenceRefused, Reason, Statement
 
 _REQUEST, _RESPONSE = b"\x11\xe0\x01\xff", b"\x11\x60"
 _SIGNATURE: Final = 96

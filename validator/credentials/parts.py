@@ -7,9 +7,9 @@ from typing import Final
 from cryptography import x509
 from cryptography.hazmat.primitives.serialization import Encoding
 
+from domain.attest.evidence import Least, Measurement, Policy, Register, Technology
 from validator.credentials.certificates import LIBRARY_ERRORS, quietly
 from validator.credentials.reading import malformed
-from validator.credentials.values import Least, Measurement, Policy, Register, Technology
 
 _ZERO_HASH: Final = bytes(32)
 _EXAMPLES: Final[Mapping[str, tuple[dict[str, int], tuple[Least, ...]]]] = MappingProxyType(

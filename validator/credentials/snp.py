@@ -12,9 +12,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
+from domain.attest.evidence import Evidence, Policy
 from validator.credentials.certificates import check_path
 from validator.credentials.reading import ByteReader, malformed
-from validator.credentials.values import Evidence, EvidenceRefused, Policy, Reason, Statement
+from validator.credentials.values import EvidenceRefused, Reason, Statement
 
 _SIGNED: Final = 672
 _VERSIONS: Final = (2, 3, 5)

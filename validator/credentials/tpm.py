@@ -15,9 +15,10 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec, padding, rsa
 from cryptography.hazmat.primitives.asymmetric.utils import encode_dss_signature
 
+from domain.attest.evidence import Evidence, Policy
 from validator.credentials.certificates import check_path
 from validator.credentials.reading import ByteReader, malformed
-from validator.credentials.values import Evidence, EvidenceRefused, Policy, Reason, Statement
+from validator.credentials.values import EvidenceRefused, Reason, Statement
 
 _MAGIC, _QUOTE = 0xFF544347, 0x8018
 _RSASSA, _RSAPSS, _ECDSA = 0x14, 0x16, 0x18

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from types import MappingProxyType
 from typing import Final
 
+from domain.attest.evidence import Evidence, Measurement, Policy, Technology
 from domain.bounds import check
 from domain.errors import Refusal
 from validator.credentials.intel import read_intel
@@ -19,13 +20,9 @@ from validator.credentials.values import (
     FIELD_SIZES,
     Binding,
     Credential,
-    Evidence,
     EvidenceRefused,
-    Measurement,
-    Policy,
     Reason,
     Statement,
-    Technology,
     credential_id,
     signed_field,
 )

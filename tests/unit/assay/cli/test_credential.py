@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from domain.attest.evidence import Evidence
 from tests.support.evidence import BINDING, FOLDER, JUNE_2025, Authority, milan, swtpm, tdx
 from tests.unit.assay.support import Ran, assay
 from validator.credentials.files import read_file, write_file
-from validator.credentials.values import Evidence
 
 
 def verify(home: Path, *words: object) -> Ran:

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from domain.attest.evidence import TECHNOLOGIES, Evidence, Policy
 from domain.errors import Refusal
 from tests.support.evidence import BINDING, milan
 from validator.credentials.files import FILE_MAX, read_file, write_file
 from validator.credentials.parts import template
-from validator.credentials.values import TECHNOLOGIES, Binding, Evidence, Policy
+from validator.credentials.values import Binding
 
 
 def test_a_file_has_what_was_written(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives.asymmetric import ec
 
+from domain.attest.evidence import Evidence, Policy
 from tests.support.evidence import (
     BINDING,
     JUNE_2025,
@@ -19,7 +20,7 @@ from tests.support.evidence import (
     ak_extensions,
     milan,
 )
-from validator.credentials.values import Binding, Credential, Evidence, EvidenceRefused, Policy, Reason
+from validator.credentials.values import Binding, Credential, EvidenceRefused, Reason
 from validator.credentials.verify import verify_bound
 
 

@@ -13,6 +13,7 @@ from cryptography.hazmat.primitives.serialization import Encoding
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from domain.attest.evidence import Evidence, Least, Policy
 from tests.support.evidence import (
     BINDING,
     FOLDER,
@@ -29,7 +30,7 @@ from tests.support.evidence import (
     windows_quote,
 )
 from validator.credentials.certificates import split_pem
-from validator.credentials.values import Evidence, EvidenceRefused, Least, Policy, Reason, credential_id
+from validator.credentials.values import EvidenceRefused, Reason, credential_id
 from validator.credentials.verify import read_statement, verify_bound, verify_evidence
 
 NOVEMBER_2026 = 1_795_821_156
