@@ -27,6 +27,7 @@ class OrderOptions(TypedDict, total=False):
     memory: int  # bytes of memory that a device must have; default: what the job needs
     regions: Sequence[str]  # regions in which the job may be trained; default: all
     tiers: Sequence[str]  # tiers that the order allows, the preferred one first; default: the default tier
+    attested: bool  # whether credentials of providers may lower the chance of panels; default False
     time_to_live: int  # seconds to wait for a match; default 600
     deadline: int  # seconds until the whole order must be done; default 86,400
     rematch: bool  # whether another validator may try after a failed leg; default True

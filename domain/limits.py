@@ -53,6 +53,13 @@ CHUNK_TAG_BYTES = 16  # what encryption adds to a chunk
 PROVIDERS_BPS_MAX = 8_000
 SHARE_BOND_MAX = 64  # the bond of a share, as a multiple of the price of its work
 DURATION_MAX = 366 * 86_400  # seconds
+EVIDENCE_BYTES_MAX = 64 * 1024
+"""Largest size of all parts of the evidence in a message. The largest sample of a vendor has 21 KB."""
+POLICY_BYTES_MAX = 32 * 1024
+"""Largest size of a policy about evidence, as the state stores it."""
+ATTEST_SEATS_MAX = 64  # seats of a panel about evidence
+CREDENTIALS_MAX = 8  # devices of which an account is the last owner
+BEACONS_MAX = 256  # beacons that the chain keeps for evidence
 QUERY_LIMIT_MAX = 1_000
 EVENTS_LIMIT_MAX = 1_000
 

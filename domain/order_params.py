@@ -69,3 +69,4 @@ class OrderParams:
     challenge_reward_bps: Bps
     audit_rate_min: AuditRate
     challenge_wait_min: ChallengeWait
+    attested_rate_min: AuditRate

@@ -129,6 +129,7 @@ class Params(Readable):
             challenge_reward_bps=self.of(DisputesParams).challenge_reward_bps,
             audit_rate_min=proof.audit_rate_min,
             challenge_wait_min=proof.challenge_wait_min,
+            attested_rate_min=proof.attested_rate_min,
         )
 
 

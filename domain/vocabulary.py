@@ -4,6 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from types import MappingProxyType
 from typing import Any
 
+from domain.attest.words import WORDS as ATTEST
 from domain.authz.words import WORDS as AUTHZ
 from domain.disputes.words import WORDS as DISPUTES
 from domain.distribution.words import WORDS as DISTRIBUTION
@@ -39,6 +40,7 @@ COMPONENTS: tuple[Words, ...] = (
     LEGS,
     PROOF,
     DISPUTES,
+    ATTEST,
 )
 
 MESSAGES: tuple[type[Message], ...] = tuple(cls for words in COMPONENTS for cls in words.messages)

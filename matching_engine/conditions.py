@@ -32,6 +32,7 @@ class OptionKind(Enum):
     SLOTS = "slots"
     TIER = "tier"
     TIERS = "tiers"
+    FLAG = "flag"
 
 
 @dataclass(frozen=True, slots=True)
@@ -362,6 +363,11 @@ CONDITIONS: tuple[Condition, ...] = (
                 OptionKind.TIER,
                 "Verification tier; repeat the option to allow several, the preferred one first.",
                 word="tier",
+            ),
+            Option(
+                "attested",
+                OptionKind.FLAG,
+                "Allow fewer panels, in the tier sampled, for rounds whose providers all have credentials.",
             ),
         ),
         offers=(

@@ -26,6 +26,7 @@ _TYPES: dict[OptionKind, click.ParamType[Any]] = {
     OptionKind.SLOTS: click.IntRange(1, SLOTS_MAX),
     OptionKind.TIER: click.Choice(tier_names()),
     OptionKind.TIERS: NAMES,
+    OptionKind.FLAG: click.BOOL,
 }
 _TIER_LISTS = (OptionKind.TIER, OptionKind.TIERS)
 _ASKED = [option for row in CONDITIONS for option in row.asks]
@@ -117,6 +118,8 @@ def _option(option: Option) -> Callable[[F], F]:
         more = {"default": (default_tier().name,), "show_default": default_tier().name}
     if option.kind is OptionKind.TIER:
         more["multiple"] = True
+    if option.kind is OptionKind.FLAG:
+        more["is_flag"] = True
     kind, required = _TYPES[option.kind], option.required
     return click.option(option.flag, option.field, type=kind, required=required, help=option.help, **more)
 

@@ -1,5 +1,6 @@
 """The components of the chain in one tuple; each uses only components before it."""
 
+from chain.state_machine.attest.component import COMPONENT as ATTEST
 from chain.state_machine.authz.component import COMPONENT as AUTHZ
 from chain.state_machine.component import Component
 from chain.state_machine.disputes.component import COMPONENT as DISPUTES
@@ -31,4 +32,5 @@ COMPONENTS: tuple[Component, ...] = (
     LEGS,
     PROOF,
     DISPUTES,
+    ATTEST,
 )

@@ -127,7 +127,8 @@ class Bid(Shown):
 class Conditions(Readable):
     """An order's requirements for an offer. An empty string, an empty tuple or 0 means that any value is accepted.
 
-    ``tiers`` are in the consumer's order of preference.
+    ``tiers`` are in the consumer's order of preference. ``attested`` allows fewer panels for rounds whose providers all
+    have credentials; it requires nothing of a bid.
 
     >>> Conditions(device_class="cpu", regions=("eu",), tiers=("exact",)).memory
     0
@@ -137,6 +138,7 @@ class Conditions(Readable):
     memory: ByteCount = 0
     regions: Tags = ()
     tiers: Preferences = ()
+    attested: bool = False
 
     def choose_tier(self, offered: tuple[str, ...]) -> str:
         """Return the tier in which a bid with the tiers ``offered`` serves the order, or an empty text if no tier fits.

@@ -80,6 +80,9 @@ class ProofParams(Readable):
     audit_rate_min: AuditRate = 2_000
     # Shortest time after a round's window in which a round in the tier `sampled` can be challenged.
     challenge_wait_min: ChallengeWait = 86_400
+    # Least chance of a panel (bps) in the tier `sampled` for a round whose providers all have credentials, if the order
+    # allows it. Shares then need the bond of this chance.
+    attested_rate_min: AuditRate = 500
 
 
 LOCAL = ProofParams(

@@ -11,6 +11,7 @@ from hashlib import sha256
 from typing import Any
 
 from chain.state_machine import queries
+from chain.state_machine.attest.tables import ATTEST_POLICIES, ATTEST_SEATS, ATTESTATIONS, BEACONS, CREDENTIALS
 from chain.state_machine.context import HEAD, NS, PARAMS, NodeMemory
 from chain.state_machine.distribution.tables import REWARDS
 from chain.state_machine.gas import gas_of
@@ -83,6 +84,11 @@ PUBLIC: tuple[Table[Any], ...] = (
     REDELEGATIONS,
     SIGNING_INFOS,
     EVIDENCE,
+    ATTEST_POLICIES,
+    BEACONS,
+    ATTESTATIONS,
+    ATTEST_SEATS,
+    CREDENTIALS,
     PROPOSALS,
     DEPOSITS,
     VOTES,

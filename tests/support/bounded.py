@@ -38,6 +38,9 @@ _FORMS: dict[str, list[Any]] = {
     "a denomination": ["uassay", "ibc/27-Z", "x" * 128],
     "the type of an Ed25519 key": ["/cosmos.crypto.ed25519.PubKey"],
     "a weight": ["0.5", "1"],
+    "a technology": ["tpm", "sev-snp"],
+    "a status of Intel": ["UpToDate", "OutOfDate"],
+    "a hash": ["sha256", "sha1"],
     "an Ed25519 key": [b"\x0a\x20" + bytes(32), b"\x0a\x20" + b"\n" * 32],
     "a compressed key": [b"\x02" + bytes(32), b"\x03" + b"\n" * 32],
 }

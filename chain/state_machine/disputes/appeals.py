@@ -12,7 +12,7 @@ from chain.state_machine.market.orders import check_before
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.appeals import compute_bond, open_appeal
 from chain.state_machine.proof.gas import READ_GAS
-from chain.state_machine.proof.liability import get_wrong_providers
+from chain.state_machine.proof.refuted import get_refuted_providers
 from chain.state_machine.proof.room import weigh_ask
 from chain.state_machine.proof.tables import PANELS, SHARES
 from chain.state_machine.store import Overlay
@@ -46,7 +46,7 @@ def check_appeal(ctx: Context, message: MsgAppeal) -> CheckedAppeal:
         raise Refusal(NOT_FOUND, "round", reason, "appeal once, before the ruling takes effect")
     check_before(ctx, "end of the time to appeal", panel.appeal_until)
     leg = LEGS.must(ctx.store, message.order_id, message.leg)
-    if message.appellant not in get_wrong_providers(ctx, panel):
+    if message.appellant not in get_refuted_providers(ctx, panel):
         check_challenger(ctx, order, leg, message.appellant, "appellant")
     bond = compute_bond(ctx, order, leg, panel, ctx.block.params.of(DisputesParams).challenge_min)
     free = get_bond_account(ctx.store, message.appellant).free
@@ -75,7 +75,8 @@ def find_appeal_duty(store: Overlay, message: MsgAppeal) -> Duty | None:
     if panel is None or not panel.awaits_appeal:
         return None
     wrong = (each.place for each in panel.places if each.ruling is Ruling.WRONG)
-    shares = (key.round_key.share(place.slot, place.issue) for place in wrong if place.kind is AuditKind.SEGMENT)
+    of_trace = (AuditKind.SEGMENT, AuditKind.UPDATE)
+    shares = (key.round_key.share(place.slot, place.issue) for place in wrong if place.kind in of_trace)
     accused = {LEGS.must(store, key.order_id, key.leg).validator}
     accused.update(SHARES.must(store, *share).claim.provider for share in shares)
     return Duty(panel.appeal_until) if message.appellant in accused else None

@@ -19,7 +19,7 @@ from domain.plain import read
 
 def check_update(ctx: Context, message: MsgUpdateParams) -> Params:
     """Return the parameters after the changes; refuse values that a genesis could not have."""
-    _check_authority(message.authority)
+    check_authority(message.authority)
     params = change_params(NEXT_PARAMS.find(ctx.store) or ctx.block.params, message.changes)
     ctx.rules.check_params(params)
     return params
@@ -54,7 +54,7 @@ def apply_update(ctx: Context, message: MsgUpdateParams, params: Params) -> None
 
 def check_spend(ctx: Context, message: MsgCommunityPoolSpend) -> int:
     """Return the amount; refuse more than the community pool has."""
-    _check_authority(message.authority)
+    check_authority(message.authority)
     amount = check_coin(ctx, message.amount[0], "amount")
     check_community_spend(ctx, message.recipient, amount)
     return amount
@@ -65,7 +65,8 @@ def apply_spend(ctx: Context, message: MsgCommunityPoolSpend, amount: int) -> No
     spend_community_pool(ctx, message.recipient, amount)
 
 
-def _check_authority(address: str) -> None:
+def check_authority(address: str) -> None:
+    """Refuse a message that is not of the account of governance, which only proposals have."""
     if address != GOV_POT.address:
         reason = f"is not the account of governance, {GOV_POT.address}"
         raise Refusal(UNAUTHORIZED, "authority", reason, "make a proposal: `assay tx gov submit-proposal`")

@@ -1,10 +1,12 @@
-"""Hooks of the proof, through which the component of disputes acts on rulings and void rounds."""
+"""Hooks of the proof, through which later components act on rulings and void rounds."""
 
 from dataclasses import dataclass
 
 from chain.state_machine.hook import Hook
 from domain.keys import PanelKey, RoundKey
-from domain.proof.records import Panel
+from domain.legs.records import Leg
+from domain.market.records import Order
+from domain.proof.records import Panel, Round
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,3 +33,11 @@ FINDER: Hook[[PanelKey], Finder | None] = Hook("finder")
 
 REWARDED: Hook[[PanelKey, int], None] = Hook("rewarded")
 """Called when the finder of a wrong place got an amount (uassay)."""
+
+ATTESTED: Hook[[Order, Leg, Round], bool] = Hook("attested")
+"""Called to ask whether the lower floor of the audit rate applies to a closed round, because of its providers'
+credentials.
+"""
+
+SHARES_REFUTED: Hook[[tuple[str, ...]], None] = Hook("shares refuted")
+"""Called with the providers of shares in which a panel found a wrong segment or update."""

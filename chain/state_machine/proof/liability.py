@@ -3,10 +3,11 @@
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
 from chain.state_machine.proof.places import get_roots
+from chain.state_machine.proof.refuted import get_wrong, is_unserved
 from chain.state_machine.proof.tables import SHARES
 from domain.ledger.records import BondRow
 from domain.legs.records import Leg
-from domain.proof.records import AnswerKind, AuditKind, Panel, PanelPlace, Ruling, Share
+from domain.proof.records import AuditKind, Panel, PanelPlace, Ruling, Share
 from pol.rules.lots import duty_segments
 
 
@@ -40,7 +41,7 @@ def get_slashable(ctx: Context, panel: Panel) -> tuple[int, ...]:
         for number, place in enumerate(panel.places)
         if place.ruling is Ruling.WRONG
         and place.stage == panel.stage
-        and not _is_unserved(place)
+        and not is_unserved(place)
         and (place.stops or place.claim != b"")
         and _get_wrong_share(ctx, panel, place) is None
     )
@@ -50,16 +51,6 @@ def get_wrong_shares(ctx: Context, panel: Panel) -> list[Share]:
     """Return the shares whose providers are liable for a wrong place, each once."""
     found = (_get_wrong_share(ctx, panel, place) for place in get_wrong(panel))
     return list({share.key: share for share in found if share is not None}.values())
-
-
-def get_wrong_providers(ctx: Context, panel: Panel) -> frozenset[str]:
-    """Return the providers that are liable for the places that a panel found wrong."""
-    return frozenset(share.claim.provider for share in get_wrong_shares(ctx, panel))
-
-
-def get_wrong(panel: Panel) -> list[PanelPlace]:
-    """Return the places that a panel found wrong."""
-    return [place for place in panel.places if place.ruling is Ruling.WRONG]
 
 
 def _get_wrong_share(ctx: Context, panel: Panel, place: PanelPlace) -> Share | None:
@@ -72,13 +63,9 @@ def _get_wrong_share(ctx: Context, panel: Panel, place: PanelPlace) -> Share | N
     where = place.place
     if place.stops:
         return None
-    unserved = _is_unserved(place)
+    unserved = is_unserved(place)
     if where.kind is not AuditKind.SEGMENT or unserved or not place.claim:
         return None
     share = SHARES.must(ctx.store, *panel.round_key.share(where.slot, where.issue))
     duty = duty_segments(get_roots(ctx, share.key).segments, share.drawn)
     return None if where.segment in duty else share
-
-
-def _is_unserved(place: PanelPlace) -> bool:
-    return place.finding is None or place.finding.kind is AnswerKind.UNAVAILABLE

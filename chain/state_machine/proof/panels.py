@@ -17,6 +17,7 @@ from chain.state_machine.ledger.tables import BOND_ROWS
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.orders import begin_wait
 from chain.state_machine.proof.gas import CLOSE_GAS
+from chain.state_machine.proof.hooks import ATTESTED
 from chain.state_machine.proof.places import emit_place, get_extents, get_stops, make_place
 from chain.state_machine.proof.room import ask_room, wait_for_seed
 from chain.state_machine.proof.tables import AUDIT_STAGE, COMPARING, PANELS, REPLICAS_DUE, ROUNDS, SHARES
@@ -68,7 +69,8 @@ def get_rate(ctx: Context, order: Order, leg: Leg, closed: Round) -> int:
     """Return the chance (bps) with which a closed round gets a panel."""
     tier = tier_of(leg)
     job_bond = get_job_bond(ctx, order.id, leg.number)
-    rate = panel_rate(order, leg, job_bond.amount if job_bond is not None else 0)
+    attested = order.conditions.attested and any(ATTESTED(ctx, order, leg, closed))
+    rate = panel_rate(order, leg, job_bond.amount if job_bond is not None else 0, attested=attested)
     if rate < BPS and tier.draws_doubtful and _is_doubtful(ctx, closed):
         return BPS
     return rate
@@ -85,10 +87,15 @@ def _is_doubtful(ctx: Context, closed: Round) -> bool:
 
 
 def weigh_doubt(order: Order, leg: Leg) -> int:
-    """Return the gas of finding out whether a round is doubtful: its shares are read if a lot could decide."""
+    """Return the gas of finding out whether a round is doubtful: its shares are read if a lot could decide.
+
+    If the order takes credentials, their shares are read again, with a credential and a policy of each.
+    """
     tier = tier_of(leg)
-    could_skip = tier.draws_doubtful and panel_rate(order, leg, leg.job_bond) < BPS
-    return 2 * CLOSE_GAS * leg.slots if could_skip else 0
+    attested = order.conditions.attested
+    could_skip = tier.draws_doubtful and panel_rate(order, leg, leg.job_bond, attested=attested) < BPS
+    reads = 2 + 4 * attested
+    return reads * CLOSE_GAS * leg.slots if could_skip else 0
 
 
 def doubt_round(ctx: Context, order: Order, key: RoundKey) -> None:

@@ -14,15 +14,15 @@ from chain.state_machine.market.holds import extend_deadline
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.appeals import end_appeal
 from chain.state_machine.proof.covers import burn_halves, open_fund
-from chain.state_machine.proof.hooks import DISPUTE_RULED, FINDER, REWARDED
+from chain.state_machine.proof.hooks import DISPUTE_RULED, FINDER, REWARDED, SHARES_REFUTED
 from chain.state_machine.proof.liability import (
     count_bonds,
     get_losers,
     get_slashable,
-    get_wrong,
     get_wrong_shares,
     is_by_validator,
 )
+from chain.state_machine.proof.refuted import get_refuted_providers, get_wrong
 from chain.state_machine.proof.room import move_panel
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import settle_panel
@@ -76,6 +76,7 @@ def end_void(ctx: Context, order: Order, panel: Panel) -> None:
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         WRONG_PROVIDERS.mark(ctx.store, key.order_id, key.leg, share.claim.provider)
         ctx.emit(ShareFoundWrong(share.key, share.claim.provider))
+    SHARES_REFUTED(ctx, get_refuted_providers(ctx, panel))
     by_validator = is_by_validator(ctx, panel)
     rewarded = burn_halves(ctx, order.id, shares, _get_reward(ctx, leg, panel, if_by_validator=False))
     move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.STOP, is_settled=True)

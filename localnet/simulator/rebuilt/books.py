@@ -5,6 +5,7 @@ from functools import singledispatch
 from hashlib import sha256
 from typing import Any
 
+from domain.attest.records import Attestation, AttestPolicy, AttestSeat, Credential, KeptBeacon
 from domain.disputes.events import StandOpened
 from domain.disputes.records import Dispute
 from domain.events import Change
@@ -112,6 +113,11 @@ class Rebuilt:
         self.seats: dict[tuple[PanelKey, int], PanelSeat] = {}
         self.pots: dict[PanelKey, int] = {}
         self.disputes: dict[PanelKey, Dispute] = {}
+        self.policies: dict[str, AttestPolicy] = {}
+        self.beacons: dict[int, KeptBeacon] = {}
+        self.attestations: dict[str, Attestation] = {}
+        self.attest_seats: dict[tuple[str, int], AttestSeat] = {}
+        self.credentials: dict[bytes, Credential] = {}
         self.escrows: dict[bytes, Escrow] = {}
         self.bond_rows: dict[tuple[bytes, int, int, int, int], BondRow] = {}
         self.payments: dict[tuple[bytes, int], Payment] = {}

@@ -5,6 +5,7 @@ from dataclasses import fields, is_dataclass
 from types import MappingProxyType
 from typing import Any
 
+from chain.state_machine.attest.tables import ATTEST_POLICIES, ATTEST_SEATS, ATTESTATIONS, BEACONS, CREDENTIALS
 from chain.state_machine.authz.tables import AUTHORIZATIONS
 from chain.state_machine.context import PARAMS
 from chain.state_machine.disputes.tables import DISPUTES
@@ -28,6 +29,7 @@ from chain.state_machine.staking.tables import (
 )
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Space, number_of, parts_of
+from domain.attest.records import Attestation, AttestPolicy, AttestSeat, Credential, KeptBeacon
 from domain.authz.records import AuthorizationGrant
 from domain.disputes.records import Dispute
 from domain.distribution.records import DistributionTotals, ValidatorRewards, WithdrawAddress
@@ -147,6 +149,11 @@ BOOKS: Mapping[Space, tuple[str, type[Any], Callable[[Parts], Any]]] = MappingPr
         PAYMENTS: ("payments", Payment, _numbered),
         PANEL_POTS: ("pots", int, _panel),
         DISPUTES: ("disputes", Dispute, _panel),
+        ATTEST_POLICIES: ("policies", AttestPolicy, _name),
+        BEACONS: ("beacons", KeptBeacon, _proposal),
+        ATTESTATIONS: ("attestations", Attestation, _name),
+        ATTEST_SEATS: ("attest_seats", AttestSeat, _pool),
+        CREDENTIALS: ("credentials", Credential, _order),
         GAS_PRICE: ("gas_prices", int, tuple),
     }
 )

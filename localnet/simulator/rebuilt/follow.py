@@ -4,10 +4,10 @@ from collections.abc import Iterable
 
 from domain.events import Event
 from domain.vocabulary import read_event
-from localnet.simulator.rebuilt import chain, disputes, market, members, panels, rounds
+from localnet.simulator.rebuilt import attest, chain, disputes, market, members, panels, rounds
 from localnet.simulator.rebuilt.books import Rebuilt, take
 
-ROWS = (chain, disputes, market, members, panels, rounds)
+ROWS = (attest, chain, disputes, market, members, panels, rounds)
 """The modules that register what :func:`take` does with each event."""
 
 

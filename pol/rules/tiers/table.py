@@ -1,6 +1,7 @@
 """The tiers that this software runs, and functions to look them up."""
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 
 from domain.errors import UNSUPPORTED, Refusal
@@ -85,17 +86,28 @@ def longest_wait(names: Iterable[str], asked: ChallengeTerms, params: OrderParam
     return max(tier.challenges(asked, params).wait for tier in tiers)
 
 
-def panel_rate(order: Order, leg: Leg, job_bond: int) -> int:
+def panel_rate(order: Order, leg: Leg, job_bond: int, *, attested: bool = False) -> int:
     """Return the chance (bps) that a round of a leg gets a panel, if nothing speaks against the round.
 
-    ``job_bond`` (uassay) is what is left of the leg's job bond.
+    ``job_bond`` (uassay) is what is left of the leg's job bond. ``attested`` says whether the lower floor applies,
+    because all shares of the round have providers with credentials.
     """
-    return tier_of(leg).rate(served_terms(order.terms, leg), leg.price, job_bond, order.params)
+    params = attested_params(order.params) if attested else order.params
+    return tier_of(leg).rate(served_terms(order.terms, leg), leg.price, job_bond, params)
 
 
-def least_multiple(order: Order, leg: Leg) -> int:
-    """Return the least bond of a share of a leg, as a multiple of the price of its work."""
-    return tier_of(leg).least_multiple(served_terms(order.terms, leg), leg.price, leg.job_bond, order.params)
+def least_multiple(order: Order, leg: Leg, *, attested: bool = False) -> int:
+    """Return the least bond of a share of a leg, as a multiple of the price of its work.
+
+    If ``attested``, it is the bond that a round with the lower floor of the audit rate needs.
+    """
+    params = attested_params(order.params) if attested else order.params
+    return tier_of(leg).least_multiple(served_terms(order.terms, leg), leg.price, leg.job_bond, params)
+
+
+def attested_params(params: OrderParams) -> OrderParams:
+    """Return an order's parameters with the floor of the audit rate that credentials allow."""
+    return replace(params, audit_rate_min=min(params.audit_rate_min, params.attested_rate_min))
 
 
 def challenges_of(order: Order, leg: Leg) -> ChallengeTerms:

@@ -64,8 +64,8 @@ MUTANTS = (
         "appeals-of-strangers",
         "anyone with a bond delays an order by an appeal",
         "chain/state_machine/disputes/appeals.py",
-        "    if message.appellant not in get_wrong_providers(ctx, panel):\n",
-        "    if message.appellant in get_wrong_providers(ctx, panel):\n",
+        "    if message.appellant not in get_refuted_providers(ctx, panel):\n",
+        "    if message.appellant in get_refuted_providers(ctx, panel):\n",
         (APPEALS,),
     ),
     Mutant(

@@ -7,6 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from domain.attest.evidence import Policy
 from domain.authz.records import AuthorizationGrant
 from domain.distribution.records import DistributionTotals, ValidatorRewards
 from domain.events import Event, to_event
@@ -51,6 +52,7 @@ VALUES |= {
         FeeGrant,
         Tally,
         AuthorizationGrant,
+        Policy,
         DistributionTotals,
         Minter,
         ValidatorRewards,

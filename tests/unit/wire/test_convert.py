@@ -15,6 +15,7 @@ from cosmpy.protos.cosmos.slashing.v1beta1 import tx_pb2 as slashing
 from cosmpy.protos.cosmos.staking.v1beta1 import tx_pb2 as staking
 from google.protobuf.any_pb2 import Any as AnyProto
 
+from assay.attest.v1 import tx_pb2 as attest
 from assay.disputes.v1 import tx_pb2 as disputes
 from assay.gov.v1 import tx_pb2 as ours_gov
 from assay.market.v1 import tx_pb2 as market
@@ -131,7 +132,14 @@ def test_every_message_and_every_protobuf_message_has_its_twin() -> None:
     assert {cls for _, cls in TYPE_URLS.values()} == set(MESSAGES)
     ours = {
         f"/{file.package}.{name}"
-        for file in (registry.DESCRIPTOR, market.DESCRIPTOR, pol.DESCRIPTOR, disputes.DESCRIPTOR, ours_gov.DESCRIPTOR)
+        for file in (
+            registry.DESCRIPTOR,
+            market.DESCRIPTOR,
+            pol.DESCRIPTOR,
+            disputes.DESCRIPTOR,
+            attest.DESCRIPTOR,
+            ours_gov.DESCRIPTOR,
+        )
         for name in file.message_types_by_name
         if name.startswith("Msg") and not name.endswith("Response")
     }

@@ -178,7 +178,7 @@ def test_the_list_is_part_of_what_the_chain_starts_with() -> None:
         (Component(name="other", handlers=RULES.components[1].handlers), "message MsgSend"),
         (Component(name="other", effects=RULES.components[1].effects), "kind of entry 21"),
         (Component(name="other", answers=RULES.components[1].answers), "query AccountRequest"),
-        (Component(name="other", draws=RULES.components[-2].draws), "lot shares"),
+        (Component(name="other", draws=RULES.components[-3].draws), "lot shares"),
         (Component(name="other", due_percent=1), "101 %"),
         (Component(name="other", ante=RULES.ante), "exactly one"),
     ],

@@ -12,10 +12,10 @@ ROOT = Path(__file__).parents[4]
 PAGE = ROOT / "docs" / "architecture.md"
 EXAMPLE = ROOT / "tests" / "fixtures" / "greetings"
 TUPLES = {
-    "domain/vocabulary.py": ("from domain.greetings.words import WORDS as GREETINGS", "DISPUTES,\n)"),
+    "domain/vocabulary.py": ("from domain.greetings.words import WORDS as GREETINGS", "ATTEST,\n)"),
     "chain/state_machine/components.py": (
         "from chain.state_machine.greetings.component import COMPONENT as GREETINGS",
-        "DISPUTES,\n)",
+        "ATTEST,\n)",
     ),
 }
 COPIED = ("assay", "chain", "domain")
@@ -46,7 +46,7 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     for name, (line, end) in TUPLES.items():
         before = (tree / name).read_text()
         assert before.count(end) == 1, f"the tuple of {name} does not end with {end}"
-        changed = before.replace(end, end.replace("DISPUTES", "DISPUTES, GREETINGS"))
+        changed = before.replace(end, end.replace("ATTEST", "ATTEST, GREETINGS"))
         first = changed.index("\nfrom ")
         (tree / name).write_text(f"{changed[:first]}\n{line}{changed[first:]}")
     generate(tree)

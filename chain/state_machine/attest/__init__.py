@@ -1,0 +1,1 @@
+"""Credentials of confidential machines: policies by vote, requests that panels judge, and who has which credential."""
