@@ -49,6 +49,7 @@ from validator.observer import Observer
 from validator.serve.service import Service
 from validator.store import COMPUTING, StoreError, ValidatorStore, locked
 from validator.work import numerics
+from validator.work.attest import Attester
 from validator.work.files import clear
 from validator.work.mirrors import MirrorKeeper
 from validator.work.outbox import Outbox
@@ -322,6 +323,7 @@ class ValidatorDaemon:
             clock=lambda: self._service.view.clock,
         )
         witness = Witness(me=self._me, ledger=ledger, blobs=blobs, connect=self._link)
+        attester = Attester(chain_id=self._chain_id, client=self._client, ledger=ledger, run=self._run_for_seat)
         prober = ProbeChecker(performer.run, self._config.engine, self._service.prober.judge)
         return {
             **performer.table(),
@@ -332,6 +334,7 @@ class ValidatorDaemon:
             **finder.table(),
             **results.table(),
             **witness.table(),
+            **attester.table(),
             **prober.table(),
         }
 
@@ -460,6 +463,7 @@ class ValidatorDaemon:
             # The chain refuses a message that names an account without a validator.
             mirrors=tuple(name for name in self._config.mirrors if name in view.validators),
             witnesses=self._store.witnesses(),
+            attests=self._store.attests(),
             newcomer_rounds=self._config.newcomer_rounds,
         )
         wanted: list[Outgo] = []

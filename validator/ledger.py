@@ -15,7 +15,9 @@ from validator.decide.duties import Duty, Record, Upkeep
 from validator.decide.initial import initial_states_taken, states_of, wanting
 from validator.decide.journal import tell
 from validator.decide.records import (
+    AttestKey,
     LegKey,
+    LocalAttest,
     LocalOrder,
     LocalSeat,
     LocalUpkeep,
@@ -228,6 +230,22 @@ class Ledger:
         with self.lock:
             self.blobs.release(str(key))
             self.store.forget_witness(key)
+
+    # Seats that judge evidence
+
+    def change_attest(self, key: AttestKey, change: Callable[[LocalAttest], LocalAttest]) -> None:
+        """Apply ``change`` to the record of a seat that judges evidence, if it has one."""
+        with self.lock:
+            now = self.store.get(key)
+            if not isinstance(now, LocalAttest) or (after := change(now)) == now:
+                return
+            self.put(key, now, after)
+        self._changed.set()
+
+    def end_attest(self, key: AttestKey) -> None:
+        """Delete the record of a seat that judged evidence."""
+        with self.lock:
+            self.store.forget_attest(key)
 
     # Any duty
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
+from domain.attest.queries import AttestDutiesRequest, AttestDuty
 from domain.disputes.params import DisputesParams
 from domain.keys import PanelKey
 from domain.ledger.queries import AccountRequest
@@ -30,7 +31,7 @@ from pol.rules.inclusion import is_asking
 from pol.rules.states import RESULT, STATES
 from validator.decide.keeping import STATES_PART, choose_kept
 from validator.decide.mirrors import ORDERS_MAX, choose_mirrored, find_mirrored
-from validator.decide.records import LegKey, SeatKey, WitnessKey, seat_key
+from validator.decide.records import AttestKey, LegKey, SeatKey, WitnessKey, seat_key
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, Member, OwnPanel, WitnessedDelivery, name_finders
 from validator.ledger import Ledger
@@ -115,6 +116,7 @@ class Observer:
             finders={LegKey(key.order_id, key.leg): names for key, names in name_finders(asked, STATES).items()},
             result_finders=name_finders(asked, RESULT),
             witnessed=self._read_witnessed(duties.clock),
+            attesting=index_attests(self.client.query(AttestDutiesRequest(self.me)).duties),
         )
 
     def _read_witnessed(self, clock: int) -> dict[WitnessKey, WitnessedDelivery]:
@@ -357,6 +359,11 @@ class Observer:
 def _is_final(panel: Panel) -> bool:
     """Return whether no seat of a panel can ask any longer, unless its round becomes void."""
     return panel.is_decided and not panel.awaits_appeal
+
+
+def index_attests(duties: Iterable[AttestDuty]) -> dict[AttestKey, AttestDuty]:
+    """Return the seats that judge evidence, by the keys of their records."""
+    return {AttestKey(duty.attestation.owner, duty.attestation.number): duty for duty in duties}
 
 
 def find_witnessed(on_chain: OrderResponse | None, key: WitnessKey, clock: int) -> WitnessedDelivery | None:

@@ -21,6 +21,7 @@ from link.types import ShareDelivery
 from validator.decide.admission import Backing
 from validator.decide.duties import Duty, Record
 from validator.decide.records import (
+    AttestKey,
     CheckedSegment,
     LegKey,
     LocalOrder,
@@ -143,6 +144,14 @@ class ValidatorStore:
     def witnesses(self) -> tuple[WitnessKey, ...]:
         """Return the deliveries to witness that have a record."""
         return tuple(sorted(key for key in list(self._unstored) if isinstance(key, WitnessKey)))
+
+    def attests(self) -> tuple[AttestKey, ...]:
+        """Return the seats that judge evidence and have a record."""
+        return tuple(sorted(key for key in list(self._unstored) if isinstance(key, AttestKey)))
+
+    def forget_attest(self, key: AttestKey) -> None:
+        """Delete the record of a seat that judged evidence."""
+        self._unstored.pop(key, None)
 
     def forget_witness(self, key: WitnessKey) -> None:
         """Delete the record of a delivery to witness."""

@@ -48,6 +48,8 @@ OPENINGS = {
     ("chain/state_machine/proof/handlers/seats.py", "commitment != seat.commitment"),
     ("validator/decide/traces.py", "commitment != claim.commitment"),
     ("validator/decide/seats.py", "duty.commitment != sealed.commitment"),
+    ("chain/state_machine/attest/handlers.py", "sealed != seat.commitment"),
+    ("validator/decide/attest.py", "_seal(key, look, answer) == duty.seat.commitment"),
     (
         "validator/decide/traces.py",
         '(compute_trace_root(leaves) if leaves else b"") != roots.trace_root',

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import ClassVar
 
+from domain.attest.records import Attestation
 from domain.keys import RoundKey, ShareKey
 from domain.legs.records import Leg
 from domain.market.records import JobTerms, Order
@@ -18,7 +19,7 @@ from link.handover import SealedState
 from link.types import PayloadFile, StateRef
 from pol.rules.handover import ChunkLayout, HandoverId
 from validator.decide.probe import ProbeResult
-from validator.decide.records import LegKey, SeatKey, SlotLocal, VerdictRow, WitnessKey
+from validator.decide.records import AttestKey, LegKey, SeatKey, SlotLocal, VerdictRow, WitnessKey
 from validator.decide.view import WitnessedDelivery
 
 
@@ -425,6 +426,25 @@ class EndWitness:
 
 
 @dataclass(frozen=True, slots=True)
+class JudgeEvidence:
+    """The action of a seat that verifies an account's evidence, and records the answer."""
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    seat: AttestKey
+    attestation: Attestation
+
+
+@dataclass(frozen=True, slots=True)
+class EndAttest:
+    """The action that deletes the record of a seat whose panel about evidence is over, or that has revealed."""
+
+    lane: ClassVar = Lane.HERE
+    key: str
+    seat: AttestKey
+
+
+@dataclass(frozen=True, slots=True)
 class EndSeat:
     """The action that deletes the record and blobs of a seat that has revealed its answers or whose stage is over."""
 
@@ -486,6 +506,8 @@ Action = (
     | CheckWitnessed
     | PassDelivery
     | EndWitness
+    | JudgeEvidence
+    | EndAttest
     | CheckProbe
     | Clean
 )

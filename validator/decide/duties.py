@@ -12,11 +12,14 @@ from dataclasses import dataclass
 
 from domain.market.records import OrderState
 from validator.decide.actions import Action
+from validator.decide.attest import decide_attest
 from validator.decide.keeping import decide_kept
 from validator.decide.mirrors import STAGE, decide_mirror
 from validator.decide.orders import decide_leg
 from validator.decide.records import (
+    AttestKey,
     LegKey,
+    LocalAttest,
     LocalOrder,
     LocalSeat,
     LocalUpkeep,
@@ -35,10 +38,10 @@ class Upkeep:
     """The duty that does not depend on orders: the endpoint on the chain, the providers' speeds, and the disk."""
 
 
-Duty = LegKey | SeatKey | WitnessKey | Upkeep
+Duty = LegKey | SeatKey | WitnessKey | AttestKey | Upkeep
 """A leg that this validator won, or whose states it keeps as a mirror; a seat in a panel about another validator's
-round; a mirror of such a round (its key has the stage 0); a delivery to witness; or the upkeep."""
-Record = LocalOrder | LocalSeat | LocalWitness | LocalUpkeep
+round; a mirror of such a round (its key has the stage 0); a delivery to witness; evidence to judge; or the upkeep."""
+Record = LocalOrder | LocalSeat | LocalWitness | LocalAttest | LocalUpkeep
 
 
 def duties(look: Look) -> Iterator[Duty]:
@@ -51,6 +54,7 @@ def duties(look: Look) -> Iterator[Duty]:
     yield from sorted({*ends, *look.seats}, key=lambda key: (ends.get(key, 0), key))
     yield from sorted(look.chain.mirrored.keys() - set(look.seats))
     yield from sorted({*look.chain.witnessed, *look.witnesses})
+    yield from sorted({*look.chain.attesting, *look.attests})
     for order_id, on_chain in look.chain.orders.items():
         for leg in on_chain.legs:
             live = on_chain.order.state != OrderState.CLOSED
@@ -68,6 +72,8 @@ def decide(duty: Duty, record: Record | None, look: Look) -> tuple[Record | None
             return decide_mirror(duty, record, look) if duty.stage == STAGE else decide_seat(duty, record, look)
         case WitnessKey(), LocalWitness() | None:
             return decide_witness(duty, record, look)
+        case AttestKey(), LocalAttest() | None:
+            return decide_attest(duty, record, look)
         case Upkeep(), LocalUpkeep() | None:
             return decide_upkeep(record or LocalUpkeep(), look)
     # The record of the leg was deleted.

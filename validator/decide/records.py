@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import IntEnum
 
+from domain.attest.records import AttestAnswer
 from domain.keys import PanelKey, RoundKey, ShareKey, ShareRef
 from domain.proof.messages import MsgWitness
 from domain.proof.queries import PanelDuty
@@ -430,6 +431,27 @@ class LocalWitness:
     offer: DeliveryOffer | None = None
     proof: MsgWitness | None = None
     passed: bool = False
+
+
+# Seats that judge evidence; not stored, because the evidence is on chain and can be verified again
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class AttestKey:
+    """The key of a seat of this validator that judges an account's evidence."""
+
+    owner: str
+    number: int
+
+    def __str__(self) -> str:
+        return f"attest/{self.owner}/{self.number}"
+
+
+@dataclass(frozen=True, slots=True)
+class LocalAttest:
+    """The record of a seat that judges evidence: its answer, or None before the evidence is verified."""
+
+    answer: AttestAnswer | None = None
 
 
 # The upkeep, which does not depend on orders; not stored

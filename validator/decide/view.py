@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from domain.attest.queries import AttestDuty
 from domain.keys import PanelKey, RoundKey
 from domain.market.records import JobTerms
 from domain.proof.queries import OrderResponse, PanelDuty, PanelResponse
@@ -12,7 +13,7 @@ from link.types import Machine, StateRef
 from validator.decide.admission import NEWCOMER_ROUNDS
 from validator.decide.plan import FreeProvider
 from validator.decide.probe import ProbeResult
-from validator.decide.records import LegKey, SeatKey, WitnessKey
+from validator.decide.records import AttestKey, LegKey, SeatKey, WitnessKey
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,8 +102,8 @@ class ChainView:
     (:mod:`validator.decide.mirrors`); their shares are in ``subjects`` and their seats in ``earlier``. ``kept`` are
     legs of other validators whose states this daemon keeps (:mod:`validator.decide.keeping`). ``finders`` are the
     validators with a seat in a panel about the states that a leg left. ``witnessed`` are the deliveries that this
-    validator was drawn to witness. Live orders, panels and seats are read in each look; in a ``whole`` look, everything
-    else is read, too.
+    validator was drawn to witness, and ``attesting`` its seats that judge evidence. Live orders, panels and seats are
+    read in each look; in a ``whole`` look, everything else is read, too.
     """
 
     clock: int
@@ -121,6 +122,7 @@ class ChainView:
     finders: Mapping[LegKey, tuple[str, ...]] = field(default_factory=dict)
     result_finders: Mapping[RoundKey, tuple[str, ...]] = field(default_factory=dict)
     witnessed: Mapping[WitnessKey, WitnessedDelivery] = field(default_factory=dict)
+    attesting: Mapping[AttestKey, AttestDuty] = field(default_factory=dict)
 
 
 def name_finders(asked: Iterable[OwnPanel], place: AuditPlace) -> dict[RoundKey, tuple[str, ...]]:
@@ -188,6 +190,7 @@ class Look:
     held: Mapping[bytes, StateRef] = field(default_factory=dict)
     mirrors: tuple[str, ...] = ()
     witnesses: tuple[WitnessKey, ...] = ()
+    attests: tuple[AttestKey, ...] = ()
     newcomer_rounds: int = NEWCOMER_ROUNDS
 
     def of(self, on_chain: OrderResponse) -> View:

@@ -3,6 +3,7 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+from domain.attest.queries import AttestDutiesRequest
 from domain.legs.queries import LiveLegsRequest
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelDutiesRequest, SeatsRequest, WitnessDutiesRequest
@@ -10,7 +11,7 @@ from domain.registry.queries import ProvidersRequest, ValidatorsRequest
 from pol.rules.states import RESULT, STATES
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, WitnessKey, continued, new_order, seat_key
 from validator.decide.view import ChainView, OwnPanel, WitnessedDelivery, name_finders
-from validator.observer import find_witnessed, member_of
+from validator.observer import find_witnessed, index_attests, member_of
 
 if TYPE_CHECKING:
     from localnet.simulator.actors.validator import ValidatorActor
@@ -75,6 +76,7 @@ class Observer:
             finders={LegKey(key.order_id, key.leg): names for key, names in name_finders(asked, STATES).items()},
             result_finders=name_finders(asked, RESULT),
             witnessed=self._witnessed(clock),
+            attesting=index_attests(world.ask(AttestDutiesRequest(daemon.me)).duties),
         )
 
     def _witnessed(self, clock: int) -> dict[WitnessKey, WitnessedDelivery]:

@@ -9,6 +9,7 @@ from functools import partial
 from hashlib import sha256
 from typing import TYPE_CHECKING
 
+from domain.attest.queries import AttestEvidenceRequest, AttestPolicyRequest
 from domain.codec import decode, encode
 from link.types import StateRef
 from localnet.simulator.actors.auditor import Auditor, held
@@ -26,8 +27,9 @@ from validator.decide.actions import Action
 from validator.decide.duties import Duty, Record, Upkeep, decide, duties
 from validator.decide.initial import initial_states_taken, states_of
 from validator.decide.outgoing import Outgo
-from validator.decide.records import LegKey, LocalOrder, LocalUpkeep, WitnessKey
+from validator.decide.records import AttestKey, LegKey, LocalAttest, LocalOrder, LocalUpkeep, WitnessKey
 from validator.decide.view import ChainView, Look
+from validator.work.attest import case_of, judge_evidence
 
 if TYPE_CHECKING:
     from localnet.simulator.world import World
@@ -174,6 +176,7 @@ class ValidatorActor:
             certificate=own.certificate if own else b"",
             seats=held(self.records),
             witnesses=tuple(sorted(key for key in self.records if isinstance(key, WitnessKey))),
+            attests=tuple(sorted(key for key in self.records if isinstance(key, AttestKey))),
             measured=self.service.measured(),
             held=self._held(),
             newcomer_rounds=self.behaviour.newcomer_rounds,
@@ -203,12 +206,25 @@ class ValidatorActor:
                 self.records.pop(leg, None)
             case do.EndSeat(seat=seat):
                 self.records.pop(seat, None)
+            case do.JudgeEvidence():
+                self._judge(action)
+            case do.EndAttest(seat=seat):
+                self.records.pop(seat, None)
             case do.EndWitness(witness=witness):
                 self.records.pop(witness, None)
             case _:
                 begun = self.errands.begin(action.key, self.world.clock.now)
                 if begun and not (self.auditor.start(action) or self.witness.start(action)):
                     self.later(self.numerics.duration(action), partial(self._finish, action))
+
+    def _judge(self, action: do.JudgeEvidence) -> None:
+        """Verify evidence as the daemon does, but at once."""
+        key = action.seat
+        evidence = self.world.ask(AttestEvidenceRequest(key.owner, key.number)).evidence
+        policy = self.world.ask(AttestPolicyRequest(action.attestation.policy)).policy
+        if evidence is not None and policy is not None:
+            answer = judge_evidence(case_of(CHAIN_ID, action.attestation, evidence, policy.policy))
+            self.records[key] = LocalAttest(answer)
 
     def _fetch(self, action: do.FetchStates, sources: tuple[str, ...], found: dict[bytes, StateRef]) -> None:
         """Take what the consumer sent, and ask one validator after the other for the rest."""

@@ -56,6 +56,7 @@ from validator.decide.records import LocalOrder, LocalUpkeep, Opening, ReplayOut
 from validator.decide.traces import leaves_of
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.work import numerics, perform
+from validator.work.attest import judge_evidence
 from validator.work.checks import exact
 from validator.work.perform import OWN, SEATS, TRIALS
 from validator.work.unsealing import OpenedDelivery
@@ -216,6 +217,8 @@ class Numerics:
             return self._outcome(asked.index)
         if function is exact.check_update:
             return self._outcome(-1)
+        if function is judge_evidence:
+            return judge_evidence(asked)
         if function is numerics.aggregate_round:
             made = {"w": np.frombuffer(digest("aggregated", asked.updates) * 3, np.int64)}
             leaves = tensor_leaves(made["w"], "w")
