@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from assay.cli.arguments import AMOUNT, AmountCommand
+from assay.cli.arguments import AMOUNT, DURATION, AmountCommand
+from assay.cli.attest import policy_messages
 from assay.cli.context import CommandContext, common_options
 from assay.cli.cosmos import (
     Answer,
@@ -18,6 +19,7 @@ from assay.cli.cosmos import (
     show_rows,
     time_text,
 )
+from assay.cli.credential import FILE
 from assay.cli.errors import WrongUsage
 from assay.cli.output import money
 from assay.cli.transacting import TxOptions, transact, tx_options
@@ -72,6 +74,16 @@ class ChangeParam(click.ParamType[tuple[str, str, int]]):
 @click.option("--summary", help="Reason for the proposal.  [the title]")
 @click.option("--deposit", type=AMOUNT, help="Your deposit.  [the chain's `min_deposit`]")
 @click.option("--change", "changes", type=ChangeParam(), multiple=True, help="New value: component.parameter=value.")
+@click.option(
+    "--add-policy",
+    type=(str, FILE),
+    metavar="NAME FILE",
+    help="Policy about evidence to add, and its file.",
+)
+@click.option(
+    "--valid-for", type=DURATION, default="30d", show_default=True, help="Time for which its credentials are valid."
+)
+@click.option("--withdraw-policy", "withdrawn", multiple=True, help="Name of a policy about evidence to withdraw.")
 @common_options
 def draft_proposal(
     context: CommandContext,
@@ -80,24 +92,27 @@ def draft_proposal(
     summary: str | None,
     deposit: int | None,
     changes: tuple[tuple[str, str, int], ...],
+    add_policy: tuple[str, Path] | None,
+    valid_for: int,
+    withdrawn: tuple[str, ...],
 ) -> None:
-    """Write a proposal that changes parameters, or a text if there are no changes."""
+    """Write a proposal that changes parameters or policies, or a text if there are no changes."""
     from cosmpy.protos.cosmos.gov.v1.query_pb2 import QueryParamsRequest, QueryParamsResponse
 
     from domain.genesis import DENOM
-    from domain.gov.messages import MsgUpdateParams
+    from domain.gov.messages import MsgUpdateParams, ParamChange
     from domain.gov.moves import GOV_POT
 
     if deposit is None:
         params = ask(context, f"{_SERVICE}Params", QueryParamsRequest(params_type="deposit"), QueryParamsResponse)
         deposit = int(params["params"]["min_deposit"][0]["amount"])
-    message = {
-        "@type": MsgUpdateParams.URL,
-        "authority": GOV_POT.address,
-        "changes": [{"component": one, "name": name, "value": str(value)} for one, name, value in changes],
-    }
+    messages: list[Message] = []
+    if changes:
+        parts = tuple(ParamChange(one, name, value) for one, name, value in changes)
+        messages.append(MsgUpdateParams(authority=GOV_POT.address, changes=parts))
+    messages += policy_messages(add_policy, valid_for, withdrawn)
     document = {
-        "messages": [message] if changes else [],
+        "messages": [_plain(each) for each in messages],
         "metadata": "",
         "deposit": f"{deposit}{DENOM}",
         "title": title,
@@ -150,6 +165,17 @@ def _read(file: Path) -> dict[str, Any]:
         raise WrongUsage(f"{file} is not the JSON of a proposal", "write one with `assay tx gov draft-proposal`")
     known: dict[str, Any] = document
     return known
+
+
+def _plain(message: "Message") -> dict[str, Any]:
+    """Return a message as JSON, in which ``@type`` is its type url."""
+    from google.protobuf.json_format import MessageToDict
+
+    from domain.bounds import check
+    from wire.messages import to_proto
+
+    check(message)
+    return MessageToDict(to_proto(message), preserving_proto_field_name=True)
 
 
 def _message(part: Any, file: Path) -> "Message":

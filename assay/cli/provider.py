@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from assay.cli.arguments import AMOUNT, INVITATION
+from assay.cli.attest import attest, binding, release
 from assay.cli.context import CommandContext, common_options
 from assay.cli.engine import engine_options, executor_option, group_option
 from assay.cli.errors import CliError
@@ -35,6 +36,11 @@ if TYPE_CHECKING:
 @click.group(help="Join a cluster as a compute provider.")
 def command() -> None:
     """Group of provider commands."""
+
+
+command.add_command(binding, "binding")
+command.add_command(attest, "attest")
+command.add_command(release, "release")
 
 
 @command.command(

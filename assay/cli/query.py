@@ -3,6 +3,7 @@
 import click
 
 from assay.cli.arguments import ADDRESS
+from assay.cli.attest import queries as attest
 from assay.cli.authz import queries as authz
 from assay.cli.context import CommandContext, common_options
 from assay.cli.distribution import queries as distribution
@@ -25,6 +26,7 @@ command.add_command(slashing, "slashing")
 command.add_command(feegrant, "feegrant")
 command.add_command(gov, "gov")
 command.add_command(authz, "authz")
+command.add_command(attest, "attest")
 
 
 @command.command(help="Show an account.\n\nExample: assay query account assay1…")

@@ -161,7 +161,14 @@ def ak_extensions(identity: str) -> Extensions:
 class Authority:
     """A certificate authority of a test: a root, or one below another."""
 
-    def __init__(self, name: str, above: "Authority | None" = None, *extensions: tuple[x509.ExtensionType, bool]):
+    def __init__(
+        self,
+        name: str,
+        above: "Authority | None" = None,
+        *extensions: tuple[x509.ExtensionType, bool],
+        years: int = 1,
+    ):
+        self.days = (0, 365 * years)
         self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.key = ec.generate_private_key(ec.SECP384R1())
         self.above = above or self
@@ -174,11 +181,12 @@ class Authority:
         key: Any,
         extensions: Extensions = (),
         *,
-        days: tuple[int, int] = (0, 365),
+        days: tuple[int, int] | None = None,
         serial: int | None = None,
         number: str = "",
     ) -> bytes:
-        """Return a certificate (DER) for ``key``, valid for ``days`` around JUNE_2025."""
+        """Return a certificate (DER) for ``key``, valid for ``days`` around JUNE_2025, or as long as the authority."""
+        first, last = days or self.days
         subject = [x509.NameAttribute(NameOID.COMMON_NAME, name)]
         subject += [x509.NameAttribute(NameOID.SERIAL_NUMBER, number)] if number else []
         begin = datetime.fromtimestamp(JUNE_2025, UTC)
@@ -188,8 +196,8 @@ class Authority:
             .issuer_name(self.subject)
             .public_key(key)
             .serial_number(serial or x509.random_serial_number())
-            .not_valid_before(begin + timedelta(days[0]))
-            .not_valid_after(begin + timedelta(days[1]))
+            .not_valid_before(begin + timedelta(first))
+            .not_valid_after(begin + timedelta(last))
         )
         for extension, critical in extensions:
             builder = builder.add_extension(extension, critical)

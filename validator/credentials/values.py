@@ -6,7 +6,7 @@ Evidence and policies are in :mod:`domain.attest.evidence`, because messages hav
 from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
-from hashlib import sha512
+from hashlib import sha256, sha512
 from types import MappingProxyType
 from typing import Final
 
@@ -138,6 +138,11 @@ def credential_id(technology: str, device: bytes) -> bytes:
     It is a pseudonym: a party that knows the vendor's identifiers can compute it.
     """
     return hash_fields("assay/credential", _VENDORS.get(technology, technology), device)
+
+
+def certificate_digest(certificate: bytes) -> bytes:
+    """Return the hash of a party's certificate (DER) that a binding has: zeros for a party without one."""
+    return sha256(certificate).digest() if certificate else bytes(32)
 
 
 def signed_field(technology: str, report_data: bytes) -> bytes:
