@@ -17,7 +17,7 @@ from domain.vocabulary import MESSAGES
 from tests.operations.play import Played, play
 
 SEEDS, BLOCKS, OPERATIONS = 10, 100, 200
-BY_PROPOSALS = ("MsgCommunityPoolSpend", "MsgUpdateParams")
+BY_PROPOSALS = ("MsgCommunityPoolSpend", "MsgUpdateParams", "MsgAddAttestPolicy", "MsgWithdrawAttestPolicy")
 """Kinds that no account can sign: governance sends them. Their proposals are counted as MsgSubmitProposal."""
 
 

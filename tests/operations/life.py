@@ -10,7 +10,13 @@ from dataclasses import dataclass, replace
 from random import Random
 from typing import Any, TypeVar
 
+from chain.state_machine.attest.tables import ATTEST_POLICIES, LIVE_POLICIES
+from chain.state_machine.store import Overlay
 from domain.amount import ASSAY
+from domain.attest.evidence import Evidence, Measurement, Policy, Register
+from domain.attest.messages import MsgAttest, MsgCommitVerdict, MsgReleaseCredential, MsgRevealVerdict
+from domain.attest.queries import AttestBeaconRequest, AttestDutiesRequest, CredentialsRequest
+from domain.attest.records import AttestAnswer, AttestPolicy
 from domain.disputes.messages import MsgAppeal, MsgChallenge, MsgOpenChallenge, MsgStand, MsgWaive
 from domain.disputes.queries import DisputesRequest
 from domain.hashing import merkle_root
@@ -24,6 +30,7 @@ from domain.messages import Message
 from domain.proof.messages import MsgNeverServed
 from domain.proof.queries import OrderResponse, WitnessDutiesRequest
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round, Share, ShareState
+from pol.rules.attest import answer_commitment
 from pol.rules.disputes import challenge_commitment
 from pol.rules.states import is_fetched
 from tests.support.chain_harness import CHAIN_ID, COINS
@@ -40,6 +47,16 @@ SPOILT = 0.3
 """Part of the deliveries that are noise."""
 STOPS = 0.05
 """Chance in a block that a validator stops a leg that has a verified round."""
+ATTESTS = 0.2
+"""Chance in a block that somebody asks for a credential."""
+POLICY_NAME = "tpm"
+POLICY = Policy(
+    technology="tpm",
+    roots=(digest("root"),),
+    measurements=(Measurement((Register("sha256:0", bytes(32)),)),),
+    executors=(digest("executor"),),
+    max_age=10_000,
+)
 ODDS = 0.3
 """Part of the messages that could be sent in a block and are."""
 
@@ -81,6 +98,11 @@ class Kept:
     is_spoilt: bool
 
 
+def _add_policy(overlay: Overlay) -> None:
+    ATTEST_POLICIES.put(overlay, AttestPolicy(name=POLICY_NAME, policy=POLICY, valid_for=40, added_at=0))
+    LIVE_POLICIES.set(overlay, 1)
+
+
 class Life:
     """Makes the messages that a market's orders could have next."""
 
@@ -91,6 +113,8 @@ class Life:
         self._openings: list[tuple[MsgChallenge, MsgOpenChallenge]] = []
         self._bonded = False
         self.is_calm = False  # all train rightly, and few challenge
+        # As if a vote had added it. Random proposals rarely have a policy that evidence could fit.
+        market.chain.change(_add_policy)
 
     def trace(self, order_id: bytes, slot: int, provider: str) -> Trace:
         """Return a new share whose content can be delivered, and keep its delivery."""
@@ -118,7 +142,37 @@ class Life:
             if order.state in (OrderState.RUNNING, OrderState.PROVEN):
                 for make in (self._deliveries, self._inclusions, self._challenges, self._stands, self._others):
                     found += make(of_order)
-        return [*found, *self._witnesses()]
+        return [*found, *self._witnesses(), *self._attests()]
+
+    def _attests(self) -> Iterator[Message]:
+        """Yield requests for credentials, what their seats owe, and releases."""
+        chain, dice = self.market.chain, self.dice
+        providers = [name for cluster in self.market.clusters.values() for name in cluster]
+        kept = chain.ask(AttestBeaconRequest()).beacon
+        if kept is not None and dice.random() < ATTESTS:
+            yield MsgAttest(
+                owner=dice.choice((*providers, *self.market.validators)),
+                policy=POLICY_NAME,
+                credential=digest("device", dice.randrange(5)),
+                executor=POLICY.executors[0],
+                beacon=kept.beacon,
+                evidence=Evidence(POLICY.technology, b"a quote"),
+            )
+        for name in self.market.validators:
+            for duty in chain.ask(AttestDutiesRequest(name)).duties:
+                seat, attestation = duty.seat, duty.attestation
+                # Most seats say the same about an attestation, so that verdicts come.
+                answer = AttestAnswer.OK if attestation.number % 3 else AttestAnswer.EXPIRED
+                if not seat.commitment:
+                    sealed = answer_commitment(CHAIN_ID, seat.owner, seat.number, name, SALT, answer)
+                    if dice.random() < 0.8:
+                        yield MsgCommitVerdict(name, seat.owner, seat.number, sealed)
+                elif chain.clock >= attestation.commits_end:
+                    yield MsgRevealVerdict(name, seat.owner, seat.number, answer, SALT)
+        for name in providers:
+            for credential in chain.ask(CredentialsRequest(name)).in_force:
+                if dice.random() < ATTESTS / 4:
+                    yield MsgReleaseCredential(name, credential)
 
     def _answers(self, found: OrderResponse) -> Iterator[Message]:
         """Yield answers about the states of failed legs whose part waits."""

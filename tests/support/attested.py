@@ -24,7 +24,7 @@ from tests.support.chain_harness import CHAIN_ID
 from tests.support.chain_market import Market
 from tests.support.evidence import JUNE_2025, Authority, SoftTpm
 from tests.support.proposals import propose, vote
-from validator.credentials.values import Binding, credential_id
+from validator.credentials.values import Binding
 
 SALT = bytes(32)
 EXECUTOR = bytes([2]) * 32
@@ -94,7 +94,7 @@ class AttestMarket(Market):
     @property
     def device(self) -> bytes:
         """The credential id of the software TPM."""
-        return credential_id("tpm", b"ab" * 32)
+        return self.tpm.credential
 
     def attest(self, owner: str, **changes: Any) -> MsgAttest:
         """Return a request for the credential of the software TPM; ``changes`` are of its fields."""

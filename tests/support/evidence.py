@@ -21,7 +21,7 @@ from cryptography.hazmat.primitives.serialization import Encoding, load_pem_publ
 from cryptography.x509.oid import NameOID
 
 from domain.attest.evidence import Evidence, Least, Measurement, Policy, Register, Technology
-from validator.credentials.values import Binding
+from validator.credentials.values import Binding, credential_id
 
 FOLDER = Path(__file__).parent.parent / "fixtures" / "evidence"
 JUNE_2025 = 1_750_500_000
@@ -166,9 +166,9 @@ class Authority:
         name: str,
         above: "Authority | None" = None,
         *extensions: tuple[x509.ExtensionType, bool],
-        years: int = 1,
+        days: tuple[int, int] = (0, 365),
     ):
-        self.days = (0, 365 * years)
+        self.days = days
         self.subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, name)])
         self.key = ec.generate_private_key(ec.SECP384R1())
         self.above = above or self
@@ -331,10 +331,16 @@ class SoftTpm:
     def __init__(self, authority: Authority) -> None:
         self.key = ec.generate_private_key(ec.SECP256R1())
         self.authority = authority
+        self.identity = "ab" * 32
+
+    @property
+    def credential(self) -> bytes:
+        """The credential id of the device."""
+        return credential_id(Technology.TPM, self.identity.encode())
 
     def certificate(self, extensions: Extensions | None = None) -> bytes:
         """Return the certificate of the key."""
-        usual = ak_extensions("ab" * 32)
+        usual = ak_extensions(self.identity)
         return self.authority.issue("AK", self.key.public_key(), usual if extensions is None else extensions)
 
     def evidence(

@@ -15,6 +15,7 @@ from typing import Any, get_args
 from chain.state_machine.rules import RULES
 from chain.state_machine.store import Overlay
 from chain.state_machine.tables import Table
+from domain.attest.evidence import TECHNOLOGIES
 from domain.authz.messages import MsgExec
 from domain.authz.records import AuthorizationGrant
 from domain.bounds import (
@@ -276,6 +277,15 @@ class Operations:
                 return b"\x0a\x20" + self.random.randbytes(32)
             case "a weight":
                 return self.random.choice(("0.5", "1", "0.25"))
+            case "a technology":
+                return self.random.choice(TECHNOLOGIES)
+            case "a name of a policy" | "a name" | "a version":
+                seen = [value for value in self._seen(name) if isinstance(value, str)]
+                return self.random.choice(seen) if seen and self._chance(0.7) else str(self.random.randrange(9))
+            case "a status of Intel":
+                return "UpToDate"
+            case "a hash":
+                return self.random.choice(("sha256", "sha1"))
         raise AssertionError(f"no value for {mark.what}")
 
     def _address(self, mark: Pattern, name: str) -> str:

@@ -22,6 +22,7 @@ WORDS = (
         "aggregation",
         "The end of a round: the outer optimizer computes the next global state from the mean of the updates.",
     ),
+    Word("attestation", "A request for the credential of a device, with the evidence that a panel judges."),
     Word("audit", "The recomputation of places of a closed round by a panel."),
     Word(
         "audit place",
@@ -49,6 +50,10 @@ WORDS = (
     ),
     Word("component", "One part of the state machine with its messages, records, events, parameters and rules."),
     Word("consumer", "The party that orders training and pays for it."),
+    Word(
+        "credential",
+        "The right of one account to count as the owner of one confidential device; a panel judged its evidence.",
+    ),
     Word("deposit", "The coins that an order locks. Verified rounds are paid from these coins."),
     Word("device class", "A word in a bid that describes its machines. An order may ask for some classes."),
     Word("dispute", "A disagreement that a panel of its own decides: a challenge of a place, or a stand for a share."),

@@ -81,7 +81,7 @@ def test_a_credential_from_the_vote_to_its_release(home: Path, node: SoloNode, t
     files = {name: tmp_path / f"{name}.json" for name in ("policy", "draft", "binding", "evidence", "other")}
     # Before a vote there is nothing.
     assert "no policy is in force" in run(home, "query", "attest", "beacon", node=node).err
-    tpm = SoftTpm(Authority("vendor", years=10))
+    tpm = SoftTpm(Authority("vendor", days=(0, 3_650)))
     write_file(replace(tpm.policy(), executors=(EXECUTOR,)), files["policy"])
     added = ("--add-policy", "tpm-1", files["policy"], "--valid-for", "1h")
     vote(home, node, files["draft"], 1, *added)

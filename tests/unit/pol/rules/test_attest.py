@@ -55,8 +55,13 @@ def test_losses_are_multiples_of_the_fee() -> None:
 
 def test_a_commitment_covers_everything() -> None:
     base = ("chain", "owner", 1, "validator", bytes(32), OK)
-    other = ("chain2", "owner2", 2, "validator2", bytes([1]) * 32, BAD)
-    made = {answer_commitment(*base)}
-    for at in range(len(base)):
-        made.add(answer_commitment(*base[:at], other[at], *base[at + 1 :]))  # type: ignore[arg-type]
+    made = {
+        answer_commitment(*base),
+        answer_commitment("other", "owner", 1, "validator", bytes(32), OK),
+        answer_commitment("chain", "other", 1, "validator", bytes(32), OK),
+        answer_commitment("chain", "owner", 2, "validator", bytes(32), OK),
+        answer_commitment("chain", "owner", 1, "other", bytes(32), OK),
+        answer_commitment("chain", "owner", 1, "validator", bytes([1]) * 32, OK),
+        answer_commitment("chain", "owner", 1, "validator", bytes(32), BAD),
+    }
     assert len(made) == 7
