@@ -132,9 +132,14 @@ def _check_policy(ctx: Context, message: MsgAttest, policy: AttestPolicy) -> Kep
     return beacon
 
 
-def weigh_attest(ctx: Context, _: MsgAttest, __: Attestation) -> int:
-    """Return the gas of finding the validators that can judge the evidence, and of reading what the account has."""
-    return 3 * VALIDATOR_GAS * count_bonded(ctx.store) + READ_GAS * CREDENTIALS_MAX
+def weigh_attest(ctx: Context, message: MsgAttest, _: Attestation) -> int:
+    """Return the gas of a request.
+
+    The validators that can judge it and the devices of the account are read, and the last panel's seats are removed.
+    """
+    old = ATTESTATIONS.get(ctx.store, message.owner)
+    records = CREDENTIALS_MAX + (old.seats if old is not None else 0)
+    return 3 * VALIDATOR_GAS * count_bonded(ctx.store) + READ_GAS * records
 
 
 def apply_attest(ctx: Context, message: MsgAttest, attestation: Attestation) -> None:

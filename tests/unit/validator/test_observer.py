@@ -93,8 +93,16 @@ def setting(tmp_path: Path, market: Market) -> Iterator[Setting]:
 
 def test_live_orders_are_read_each_time_and_the_rest_now_and_then(setting: Setting) -> None:
     order_id = setting.market.run()
-    assert setting.look() == ["LiveLegs", "Order", "Validators", "Providers", "PanelDuties", "WitnessDuties"]
-    assert setting.look(0.2) == ["LiveLegs", "Order", "PanelDuties", "WitnessDuties"]
+    assert setting.look() == [
+        "LiveLegs",
+        "Order",
+        "Validators",
+        "Providers",
+        "PanelDuties",
+        "WitnessDuties",
+        "AttestDuties",
+    ]
+    assert setting.look(0.2) == ["LiveLegs", "Order", "PanelDuties", "WitnessDuties", "AttestDuties"]
     assert setting.view.orders.keys() == {order_id}
     assert set(setting.view.validators) == set(setting.market.validators)
     assert set(setting.view.providers) == set(setting.market.clusters[ME])
@@ -105,6 +113,7 @@ def test_live_orders_are_read_each_time_and_the_rest_now_and_then(setting: Setti
         "Providers",
         "PanelDuties",
         "WitnessDuties",
+        "AttestDuties",
     ]
 
 
@@ -181,6 +190,7 @@ def test_a_node_that_fails_in_the_middle_changes_nothing(setting: Setting) -> No
         "Providers",
         "PanelDuties",
         "WitnessDuties",
+        "AttestDuties",
     ]
     assert order_id in setting.view.orders
 

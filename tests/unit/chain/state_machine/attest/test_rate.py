@@ -10,12 +10,13 @@ from chain.state_machine.context import PARAMS, BlockInfo, Context
 from chain.state_machine.legs.tables import LEGS
 from chain.state_machine.market.tables import ORDERS
 from chain.state_machine.proof.panels import get_rate, weigh_doubt
-from chain.state_machine.proof.tables import SHARES
+from chain.state_machine.proof.tables import AUDIT_STAGE, PANELS, SHARES, PanelSubject
 from chain.state_machine.rules import RULES
 from domain.amount import BPS
 from domain.attest.messages import MsgReleaseCredential
 from domain.market.records import Conditions
 from domain.proof.records import ShareState
+from pol.rules.lots import draw, seed
 from pol.rules.tiers.table import least_multiple, panel_rate
 from tests.support.attested import AttestMarket, other_device, params, withdraw
 from tests.support.chain_harness import CRYPTO
@@ -75,6 +76,26 @@ def test_a_round_of_attested_providers_has_the_lower_floor() -> None:
     assert (least_multiple(order, leg), market.multiple) == (9, 39)
     market.train_round(order_id)
     assert rate(market, order_id) == 500
+
+
+@pytest.mark.parametrize("attested", [True, False])
+def test_a_lot_between_the_two_floors_skips_only_the_round_of_attested_providers(attested: bool) -> None:
+    market, order_id = running(attested=attested)
+    market.train_round(order_id)
+    key = market.round(order_id, 0).key.panel()
+    lot = PanelSubject(key, AUDIT_STAGE)
+
+    def is_between(beacon: bytes) -> bool:
+        (number,) = draw(seed("panel/audit", lot.id, beacon), BPS, 1)
+        return 500 <= number < 2_000
+
+    for _ in range(30):
+        panel = PANELS.get(market.chain.overlay(), *key)
+        if panel is None or panel.load:
+            break
+        market.chain.block(value=market.chain.value_for(is_between))
+    assert (PANELS.get(market.chain.overlay(), *key) is None) is attested
+    assert bool(market.chain.seen("panel.skipped")) is attested
 
 
 def test_an_order_that_does_not_say_so_has_the_usual_floor() -> None:
