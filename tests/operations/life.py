@@ -1,8 +1,8 @@
 """Messages of an order's life that random fields never make, because they need signatures, keys or earlier messages.
 
 They are about deliveries and their receipts, shares that providers put on chain themselves, witnesses, challenges,
-stands, appeals, waivers and results that are not served. Each is made from the records of an order and from what its
-parties would keep, and is right or nearly right.
+stands, appeals, waivers, results that are not served, and traces of replicas that differ. Each is made from the records
+of an order and from what its parties would keep, and is right or nearly right.
 """
 
 from collections.abc import Iterator, Sequence
@@ -27,10 +27,11 @@ from domain.legs.records import Leg, LegState
 from domain.market.queries import OrdersRequest
 from domain.market.records import OrderState
 from domain.messages import Message
-from domain.proof.messages import MsgNeverServed
+from domain.proof.messages import MsgNeverServed, MsgShowTrace
 from domain.proof.queries import OrderResponse, WitnessDutiesRequest
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Round, Share, ShareState
 from pol.rules.attest import answer_commitment
+from pol.rules.commitment import leaf_hashes
 from pol.rules.disputes import challenge_commitment
 from pol.rules.states import is_fetched
 from tests.support.chain_harness import CHAIN_ID, COINS
@@ -140,7 +141,15 @@ class Life:
             of_order = self.market.all_of(order.id)
             found += self._answers(of_order)
             if order.state in (OrderState.RUNNING, OrderState.PROVEN):
-                for make in (self._deliveries, self._inclusions, self._challenges, self._stands, self._others):
+                makers = (
+                    self._deliveries,
+                    self._inclusions,
+                    self._challenges,
+                    self._stands,
+                    self._others,
+                    self._traces,
+                )
+                for make in makers:
                     found += make(of_order)
         return [*found, *self._witnesses(), *self._attests()]
 
@@ -241,6 +250,19 @@ class Life:
                 sent = next((kept.sent for kept in self.kept if kept.sent.manifest == ask.manifest), None)
                 if sent is not None:
                     yield self.market.witness(sent, name)
+
+    # --- replicas ---
+
+    def _traces(self, found: OrderResponse) -> Iterator[Message]:
+        """Yield the traces that replicas have to show, some of them of another share."""
+        for wanted in self._some(found.wanted):
+            closed, leg = found.round(wanted.leg, wanted.round), found.leg(wanted.leg)
+            if closed is None or leg is None:
+                continue
+            same = [ref for ref in closed.shares if ref.slot == wanted.slot]
+            ref = self.dice.choice((*same, *same, *same, *closed.shares))
+            leaves = leaf_hashes(self.market.trace_of(found.order.id, wanted.leg, wanted.round, ref).leaves)
+            yield MsgShowTrace(leg.validator, found.order.id, wanted.leg, wanted.round, tuple(leaves))
 
     # --- disputes ---
 

@@ -35,6 +35,8 @@ from domain.registry.messages import (
 )
 from domain.staking.messages import MsgBeginRedelegate, MsgUndelegate
 from domain.tx import Tx
+from pol.rules.tiers.exact import EXACT
+from pol.rules.tiers.replicated import REPLICATED
 from tests.operations.life import DELIVERED, Life, LifeMarket
 from tests.support.chain_harness import CHAIN_ID, check_bounds, cons_address, cons_key, pub_key, sign
 from tests.support.chain_market import Trace, bid
@@ -77,6 +79,10 @@ LEAVING = (
 """Messages that leave the market or end an order."""
 PROMISE = 10**12
 """FLOP/s and bytes/s that a validator promises again from time to time."""
+TIERS = (EXACT.name, REPLICATED.name)
+"""Tiers of the bids that come beside the first ones."""
+REPLICATED_PART = 0.4
+"""Part of the orders that have replicas."""
 MIXED = 0.2
 """Part of the blocks in which random messages come before those of orders."""
 BENDS = 0.06
@@ -135,7 +141,7 @@ class BusyWorld(World):
             if number < count * 2 // 3 and self.chance(0.3):
                 messages.append(self.some_order())
             if self.dice.random() < 0.2:
-                messages.append(bid(self.dice.choice(self.market.validators), capacity=10**12))
+                messages.append(bid(self.dice.choice(self.market.validators), capacity=10**12, tiers=TIERS))
             # Random promises are mostly so low that no order could be audited in time.
             messages.append(MsgPromiseAudits(self.dice.choice(self.market.validators), PROMISE, PROMISE))
             messages += self.life.messages()
@@ -157,13 +163,17 @@ class BusyWorld(World):
 
     def some_order(self) -> Message:
         """Return an order. Rounds of half of the orders wait for challenges, some of them of everybody. Most deadlines
-        leave time for all stages of a panel.
+        leave time for all stages of a panel. Some orders have replicas.
         """
         order, dice = super().some_order(), self.life.dice
         assert isinstance(order, MsgSubmitOrder)
         wait, anyone = dice.choice((0, 0, 5, 20)), dice.random() < 0.2
         deadline = dice.choice((order.deadline, 600, 1_200))
-        return replace(order, challenges=ChallengeTerms(anyone=anyone, wait=wait), deadline=deadline)
+        order = replace(order, challenges=ChallengeTerms(anyone=anyone, wait=wait), deadline=deadline)
+        if dice.random() >= REPLICATED_PART:
+            return order
+        conditions = replace(order.conditions, tiers=(REPLICATED.name,))
+        return replace(order, conditions=conditions, replicas=dice.choice((2, 2, 3)))
 
     def next_step(self, order_id: bytes, leg: Leg) -> Message | None:
         """Return the next message of a leg's validator; None if it is a person that has become a validator."""

@@ -66,10 +66,13 @@ class HandoverMarket(Market):
         return chunk_layout(self.order(order_id).terms, len(self.leg(order_id).served_slots))
 
     def chunks(self, order_id: bytes, round: int, state: int) -> Chunks:
-        """Return what a round leaves: of the global state (0), or of the local one of a slot (1 + its place)."""
-        terms = self.order(order_id).terms
-        count = terms.local_chunks if state else terms.global_chunks
-        return [digest("chunk", order_id, round, state, at) + b"x" * at for at in range(count)]
+        """Return what a round leaves: of the global state (0), or of the local one of a slot (1 + its place). Replicas
+        leave the same.
+        """
+        order = self.order(order_id)
+        count = order.terms.local_chunks if state else order.terms.global_chunks
+        name = order.first_replica or order_id
+        return [digest("chunk", name, round, state, at) + b"x" * at for at in range(count)]
 
     def root(self, order_id: bytes, round: int, state: int) -> bytes:
         return merkle_root([chunk_leaf(chunk) for chunk in self.chunks(order_id, round, state)])
