@@ -85,6 +85,9 @@ Order = tuple[int, ...]
 """The dimensions in their order in memory, the outermost first."""
 
 _OUTPUT = len(OPS)
+_SHIFT = len(OPS) + 1
+_SHIFTS_MAX = 4_096
+"""Largest number of elements of a divisor for which a tape also holds their logarithms."""
 _TYPES = {"f32": 0, "i64": 1, "bool": 2}
 _DIMENSIONS = 8
 _ALIGNED = 8
@@ -364,6 +367,8 @@ class _Writer:
         self.program, self.seed = program, seed
         self.instructions, self.sizes = written.instructions, written.sizes
         self.constants = written.constants
+        # The numbers of bits by which chains shift instead of dividing, by the number of the divisor.
+        self._shifts: dict[int, Strided] = {}
         self._written, self._grouping = written, grouping
         self._values: list[Strided | None] = [None] * len(program.types)
         self._values[: len(inputs)] = inputs
@@ -799,8 +804,9 @@ class _Writer:
 
     def _chain(self, group: Group) -> None:
         members = set(group)
-        sources = sorted({arg for n in group for arg in self._node(n).args} - members)
-        operands = [self._value(number) for number in sources]
+        links = [(self._chain_args(number, members), number) for number in group]
+        sources = sorted({arg for args, _ in links for arg in args} - members)
+        operands = [self._value(number) if number >= 0 else self._shifts[-1 - number] for number in sources]
         leaving = [(self._names[number].pop(0), number) for number in group if number in self._names]
         for _, number in leaving:
             if not self._names[number]:
@@ -816,9 +822,8 @@ class _Writer:
         order = _order(operands, shape) if is_free else None
         for number in wanted:
             self._values[number] = self._wanted.get(number) or self._new(self._type(number), order)
-        links = [(self._node(number).args, number) for number in group]
         registers, inside = _registers(links, sources, wanted, [number for _, number in leaving])
-        steps = [self._step(number, registers) for number in group]
+        steps = [self._step(number, args, registers) for args, number in links]
         first_output = len(sources) + len(wanted)
         steps += [
             self._leaving(name, number, registers[number], first_output + at)
@@ -865,13 +870,47 @@ class _Writer:
             Instruction(kind=InstructionKind.CHAIN, reads=sources, writes=written, body=body, in_step=in_step)
         )
 
-    def _step(self, number: int, registers: dict[int, int]) -> list[int]:
+    def _step(self, number: int, args: Sequence[int], registers: dict[int, int]) -> list[int]:
         node = self._node(number)
-        at = [registers[arg] for arg in node.args]
+        at = [registers[arg] for arg in args]
         of = self._type(node.args[1] if node.op == "where" else node.args[0]).dtype
         a, b, c = (*at, *[at[0]] * 2)[:3]
-        to = _TYPES[self._type(number).dtype]
-        return [OPS.index(node.op), _TYPES[of], a, b, c, registers[number], to]
+        op = OPS.index(node.op) if min(args) >= 0 else _SHIFT
+        return [op, _TYPES[of], a, b, c, registers[number], _TYPES[self._type(number).dtype]]
+
+    def _chain_args(self, number: int, members: Collection[int]) -> tuple[int, ...]:
+        """Return the operands of a node in a chain with the nodes ``members``.
+
+        A chain does not divide by constant powers of two, which takes many times as long as a shift. The number -1 - n
+        stands for the bits by which it shifts instead of dividing by the value n.
+        """
+        node = self._node(number)
+        if node.op != "floor_divide" or node.args[1] in members:
+            return node.args
+        dividend, divisor = node.args
+        if divisor not in self._shifts:
+            bits = self._bits_to_shift(self._value(divisor))
+            if bits is None:
+                return node.args
+            self._shifts[divisor] = bits
+        return dividend, -1 - divisor
+
+    def _bits_to_shift(self, divisor: Strided) -> Strided | None:
+        """Return the binary logarithms of a constant divisor, or None if not all its elements are powers of two."""
+        if divisor.base != CONSTANTS or not divisor.view.size:
+            return None
+        # A dimension along which the divisor repeats one element counts once.
+        shape = tuple(size if step else 1 for size, step in zip(divisor.shape, divisor.strides, strict=True))
+        if prod(shape) > _SHIFTS_MAX:
+            return None
+        span = 1 + sum((size - 1) * step for size, step in zip(shape, divisor.strides, strict=True))
+        data = bytes(self.constants[divisor.offset : divisor.offset + span * divisor.item])
+        numbers = np.ndarray(shape, np.int64, data, strides=[step * divisor.item for step in divisor.strides])
+        if not ((numbers > 0) & (numbers & (numbers - 1) == 0)).all():
+            return None
+        logarithms = np.array([number.bit_length() - 1 for number in numbers.ravel().tolist()], np.int64)
+        bits = self._constant(logarithms.tobytes(), TensorType("i64", shape))
+        return bits.seen_as(np.broadcast_to(bits.view, divisor.shape))
 
     def _leaving(self, name: str, number: int, register: int, target: int) -> list[int]:
         of = _TYPES[self._type(number).dtype]

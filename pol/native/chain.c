@@ -2,7 +2,8 @@
  *
  * A chain has registers: first its operands, then its results, then values that are needed only inside. Each register
  * holds a block of BLOCK elements. Contiguous operands and results are used in place. Operands with another layout, or
- * that broadcast, are copied block by block. Every operation gives the bits of its reference in pol/ops/elementwise.py.
+ * that broadcast, are copied block by block. If an operand repeats itself within a block, it is copied once for all blocks.
+ * Every operation gives the bits of its reference in pol/ops/elementwise.py.
  */
 
 #include "functions.h"
@@ -19,7 +20,7 @@ enum { FLOAT, INTEGER, TRUTH }; /* FP32, INT64, a byte that is 0 or 1 */
 
 enum {
     ADD, SUB, MUL, DIV, FLOOR_DIVIDE, MAXIMUM, MINIMUM, NEG, ABS, SQRT, EXP, LOG, TANH, ERF,
-    EQ, NE, LT, LE, GT, GE, AND, OR, NOT, WHERE, CAST, OUTPUT,
+    EQ, NE, LT, LE, GT, GE, AND, OR, NOT, WHERE, CAST, OUTPUT, SHIFT,
 };
 
 typedef struct {
@@ -96,6 +97,15 @@ static inline int64_t floor_quotient(int64_t a, int64_t b)
     return quotient - (a % b != 0 && (a < 0) != (b < 0));
 }
 
+/* Return a / 2^bits, rounded down, for 0 <= bits <= 63. A right shift of a negative number is not defined in C. So its bits
+ * are inverted before and after the shift: ~a = -a - 1 is not negative.
+ */
+static inline uint64_t shifted(int64_t a, int64_t bits)
+{
+    uint64_t sign = a < 0 ? UINT64_MAX : 0;
+    return (((uint64_t)a ^ sign) >> bits) ^ sign;
+}
+
 /* Sums and products wrap as in NumPy. They are unsigned here, since signed overflow is undefined in C. */
 static void on_integers(const Step *step, const void *at_a, const void *at_b, void *at_r, int64_t n)
 {
@@ -104,6 +114,7 @@ static void on_integers(const Step *step, const void *at_a, const void *at_b, vo
     case SUB: BINARY(uint64_t, uint64_t, a[i] - b[i]);
     case MUL: BINARY(uint64_t, uint64_t, a[i] * b[i]);
     case FLOOR_DIVIDE: BINARY(int64_t, int64_t, floor_quotient(a[i], b[i]));
+    case SHIFT: BINARY(int64_t, int64_t, shifted(a[i], b[i]));
     case MAXIMUM: BINARY(int64_t, int64_t, a[i] > b[i] ? a[i] : b[i]);
     case MINIMUM: BINARY(int64_t, int64_t, a[i] < b[i] ? a[i] : b[i]);
     case NEG: UNARY(uint64_t, uint64_t, 0 - a[i]);
@@ -352,6 +363,17 @@ static int is_one_element(const Source *source)
     return source->dims == 1 && source->strides[0] == 0;
 }
 
+/* Return the number of elements after which a source repeats itself, if a block holds them; otherwise 0. */
+static int64_t period_of(const Source *source)
+{
+    int64_t period = 1;
+    if (source->dims < 2 || source->strides[source->dims - 1] != 0)
+        return 0;
+    for (int64_t d = 0; d < source->dims - 1 && period <= BLOCK; d++)
+        period *= source->sizes[d];
+    return period <= BLOCK ? period : 0;
+}
+
 typedef struct {
     const int64_t *body;
     const Run *run;
@@ -368,8 +390,14 @@ static int run_blocks(const int64_t *body, const Run *run, int64_t begin, int64_
     int64_t sources = head->sources, targets = head->targets;
     int64_t count = sources + targets + head->inside;
     char *registers[REGISTERS];
+    char *repeated[REGISTERS];
     Panel panels[PANELS];
+    int64_t periods[REGISTERS];
     int64_t all = (sources + head->inside) * BLOCK_BYTES;
+    for (int64_t s = 0; s < sources && s < REGISTERS; s++) {
+        periods[s] = end - begin > BLOCK ? period_of(source + s) : 0;
+        all += periods[s] ? BLOCK_BYTES : 0;
+    }
     for (int64_t s = 0; s < sources && s < PANELS; s++) {
         panels[s] = panel_of(source + s);
         all += panels[s].rows ? PANEL_BYTES : 0;
@@ -385,10 +413,12 @@ static int run_blocks(const int64_t *body, const Run *run, int64_t begin, int64_
     for (int64_t r = 0; r < count; r++)
         if (r < sources || r >= sources + targets) {
             registers[r] = room;
-            room += BLOCK_BYTES;
+            room += r < sources && periods[r] ? 2 * BLOCK_BYTES : BLOCK_BYTES;
         }
     for (int64_t s = 0; s < sources; s++)
-        if (is_one_element(source + s))
+        if (periods[s])
+            copy_block(source + s, run->bases[source[s].base] + source[s].offset, 0, periods[s] + BLOCK, repeated[s] = registers[s]);
+        else if (is_one_element(source + s))
             copy_block(source + s, run->bases[source[s].base] + source[s].offset, 0, end - begin < BLOCK ? end - begin : BLOCK, registers[s]);
     for (int64_t first = begin; first < end; first += BLOCK) {
         int64_t width = end - first < BLOCK ? end - first : BLOCK;
@@ -396,6 +426,8 @@ static int run_blocks(const int64_t *body, const Run *run, int64_t begin, int64_
             char *start = run->bases[source[s].base] + source[s].offset;
             if (is_in_order(source + s))
                 registers[s] = start + first * source[s].item;
+            else if (periods[s])
+                registers[s] = repeated[s] + first % periods[s] * source[s].item;
             else if (is_narrow(source + s))
                 copy_narrow(source + s, start, first, width, registers[s]);
             else if (s < PANELS && panels[s].rows)

@@ -31,7 +31,7 @@ SWITCH = "ASSAY_NATIVE"
 """Environment variable: ``OFF`` for no native kernels, the name of an instruction set, or empty for the best one."""
 OFF = "0"
 
-_INTERFACE = 10
+_INTERFACE = 11
 _ADDRESS, _SIZE, _STATUS = ctypes.c_void_p, ctypes.c_int64, ctypes.c_int
 _OUTSIDE = 2
 _FUNCTIONS = ("exp", "log", "tanh", "erf")

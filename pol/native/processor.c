@@ -8,7 +8,7 @@
 #include <sys/auxv.h>
 #endif
 
-#define INTERFACE 10 /* version of this library's interface, raised with every change of a function's parameters */
+#define INTERFACE 11 /* version of this library's interface, raised with every change of its parameters or instructions */
 #define HAS_AVX2 1
 #define HAS_AVXVNNI 2
 #define HAS_AVX512VNNI 4
