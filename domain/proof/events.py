@@ -30,8 +30,8 @@ class ShareCommitted(Change):
 
     If ``was_included``, the provider had put the commitment on chain itself, and the bond was locked before.
     ``multiple`` is the bond as a multiple of the share's price. ``cover`` (bps) is the part of the leg's job bond that
-    pays the share if another provider's fault makes it void. ``late`` says that another replica of the order had
-    published roots of the round before.
+    pays the share if another provider's fault makes it void. ``late`` says that roots of the round could be public
+    before, because all replicas of the order had committed.
 
     Example::
 
@@ -370,7 +370,7 @@ class RoundClosed(Change):
 
     It can be challenged until ``challenges_end``, and is not paid before that either. ``time_left`` is the number of
     seconds from the close to the order's deadline. ``cover`` (bps) is the highest cover of the round's shares. ``late``
-    says that one of its shares was committed after another replica had published roots of the round.
+    says that one of its shares was committed when roots of the round could be public.
 
     Example::
 

@@ -126,7 +126,7 @@ class Share:
     taken_by: Count = 0
     # Issue number that the chain gave to the share, because another share has the issue of its task; 0 if none has.
     held_as: Count = 0
-    # It was committed after another replica of the order had published roots of this round.
+    # It was committed when roots of this round could be public, because all replicas of the order had committed.
     late: bool = False
 
     @property

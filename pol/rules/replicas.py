@@ -4,8 +4,8 @@ Each replica is an order of its own, with its own deposit, winner and legs. The 
 auction, with validators that are strangers to each other. Two rules make their comparison mean something:
 
 - **No one sees roots before it has committed to its own.** The acceptance of shares publishes their roots. So it has to
-  wait until each other replica has committed to a share of each slot, or has failed. A share that comes after roots of
-  its round were published is *late*. A round with a late share has a panel, and confirms no other.
+  wait until each other replica has committed to a share of each slot, or has failed. From then on roots may be in
+  mempools, so a share that is committed later is *late*. A round with a late share has a panel, and confirms no other.
 - **A difference has a first place.** Each validator shows the leaves of its trace of the first slot that differs. Up to
   the first leaf that differs, the replicas had the same state. So at most one of them is right about the next place,
   and a panel of each replica recomputes it.

@@ -71,12 +71,12 @@ def get_others(store: Overlay, order: Order) -> list[Order]:
 
 
 def is_published(store: Overlay, order: Order, round: int) -> bool:
-    """Return whether a replica of an order has published roots of a round, so that others could copy them."""
+    """Return whether roots of a round are public, or may become so at any time, so that others could copy them."""
     return bool(order.replicas) and PUBLISHED.has(store, order.first_replica, round)
 
 
 def publish(ctx: Context, order: Order, round: int) -> None:
-    """Record that roots of a round are public from now on, so that no replica waits for others with this round."""
+    """Record that roots of a round may be public from now on, so that no replica waits for others with this round."""
     if order.replicas and not is_published(ctx.store, order, round):
         PUBLISHED.mark(ctx.store, order.first_replica, round)
         schedule_review(ctx, order)
@@ -85,10 +85,16 @@ def publish(ctx: Context, order: Order, round: int) -> None:
 def may_publish(store: Overlay, order: Order, round: int) -> bool:
     """Return whether the validator of an order may publish roots of the open round, as far as replicas are concerned.
 
-    This order must have committed to a share of each slot of the round. So must every other one that may still do so.
+    It may when the chain has recorded so. Roots that a validator sends are in mempools before they are on chain, so a
+    share that is committed after this record is late.
     """
-    if not order.replicas or is_published(store, order, round):
-        return True
+    return not order.replicas or is_published(store, order, round)
+
+
+def _is_complete(store: Overlay, order: Order, round: int) -> bool:
+    """Return whether an order has committed to a share of each slot of the open round, and so has every other replica
+    that may still do so.
+    """
     if not _has_committed(store, order, round):
         return False
     pending = (other for other in get_others(store, order) if _may_close(store, other, round))
@@ -114,17 +120,20 @@ def end_awaiting(ctx: Context, order: Order, leg: Leg) -> None:
 
 
 def note_committed(ctx: Context, order: Order, leg: Leg) -> None:
-    """Let a leg whose slots of the open round all have a committed share wait for other replicas."""
+    """Let a leg whose slots of the open round all have a committed share wait for other replicas, if they have not
+    committed to theirs.
+    """
     if not order.replicas:
         return
-    is_ready = _has_committed(ctx.store, order, leg.round)
-    if is_ready and not is_awaiting(ctx, leg) and not may_publish(ctx.store, order, leg.round):
+    if not _has_committed(ctx.store, order, leg.round):
+        # Its validator has rejected a share, so it is the one that others wait for.
+        end_awaiting(ctx, order, leg)
+    elif _is_complete(ctx.store, order, leg.round):
+        publish(ctx, order, leg.round)
+    elif not is_awaiting(ctx, leg) and not may_publish(ctx.store, order, leg.round):
         AWAITING.mark(ctx.store, *leg.open_round)
         begin_wait(ctx, order.id)
         ctx.emit(ReplicasAwaited(leg.open_round))
-    elif not is_ready:
-        # Its validator has rejected a share, so it is the one that others wait for.
-        end_awaiting(ctx, order, leg)
     schedule_review(ctx, order)
 
 
@@ -230,7 +239,10 @@ def on_review(ctx: Context, entry: QueueEntry) -> None:
     orders = [ORDERS.must(ctx.store, name) for name in replica_ids(ORDERS.must(ctx.store, entry.parts[0]))]
     for order in orders:
         leg = LEGS.get(ctx.store, order.id, order.legs) if order.legs else None
-        if leg is not None and is_awaiting(ctx, leg) and may_publish(ctx.store, order, leg.round):
+        if leg is None or not is_awaiting(ctx, leg):
+            continue
+        if is_published(ctx.store, order, leg.round) or _is_complete(ctx.store, order, leg.round):
+            publish(ctx, order, leg.round)
             end_awaiting(ctx, order, leg)
             restart_progress(ctx, ORDERS.must(ctx.store, order.id), leg)
     waiting = sorted(

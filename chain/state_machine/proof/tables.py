@@ -240,7 +240,7 @@ VOID_CLAIMS = Numbers(0x78, "claim of a void share")
 # Legs whose validator, as a complaint proved, did not hand over the right states. Key: order, leg.
 WRONG_HANDOVERS = KeySet(0x4D, "leg with a wrong hand-over")
 
-# Rounds of which a replica has published roots. Key: first replica, round.
+# Rounds to which all replicas have committed, so that roots may be public. Key: first replica, round.
 PUBLISHED = KeySet(0xC0, "published round")
 # Open rounds that wait until other replicas have committed. Key: order, leg, round.
 AWAITING = KeySet(0xC1, "round that waits for replicas")

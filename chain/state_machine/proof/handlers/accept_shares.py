@@ -12,7 +12,6 @@ from chain.state_machine.context import Context
 from chain.state_machine.handler import Duty, Handler
 from chain.state_machine.legs.checks import check_open_round, find_round_duty, get_assigned
 from chain.state_machine.legs.slots import put_local_root
-from chain.state_machine.proof.gas import CLOSE_GAS
 from chain.state_machine.proof.replicas import end_awaiting, may_publish, publish
 from chain.state_machine.proof.shares import add_accepted, change_share, count_share, get_live_issue, make_commitment
 from chain.state_machine.proof.tables import SHARES
@@ -136,11 +135,6 @@ def _accept(ctx: Context, order: Order, leg: Leg, share: Share, roots: ShareRoot
     return accepted
 
 
-def weigh(_: Context, __: MsgAcceptShares, checked: CheckedShares) -> int:
-    """Return the gas of finding out whether the replicas of the order have committed."""
-    return CLOSE_GAS * checked.leg.slots * checked.order.replicas
-
-
 def find_duty(store: Overlay, message: MsgAcceptShares) -> Duty | None:
     """Return the duty to make progress, or None if the round is not an open round of the signer."""
     return find_round_duty(store, message.order_id, message.leg, message.round, message.validator)
@@ -151,6 +145,5 @@ HANDLER = Handler(
     check_state=check_state,
     apply=apply,
     check_fields=check_stateless,
-    weight=weigh,
     duty=find_duty,
 )

@@ -257,6 +257,23 @@ def test_a_share_that_comes_after_roots_are_public_confirms_nothing() -> None:
         assert market.panel(order_id, 0).wanted
 
 
+def test_roots_that_only_a_mempool_has_cannot_be_copied() -> None:
+    """As soon as all have committed, roots are on their way. A share that comes before them in a block is late, too."""
+    market, orders = run()
+    first, second = orders
+    commit(market, first)
+    commit(market, second, "made up")
+    market.wait_drawn(first)
+    made_up = next(share for share in market.shares(second) if share.key.slot == 0)
+    reject = [(made_up.key.ref, int(ShareReason.SEGMENT_MISMATCH))]
+    copied = market.commit_message(second, market.trace(second, 0, issue=2), reject=reject)
+    market.chain.ok(copied, *market.close_messages(first))
+    close(market, second)
+    market.chain.block()
+    assert market.round(second, 0).late
+    assert outcomes(market) == [Comparison.ALONE] * 2
+
+
 def test_a_validator_that_accepts_as_soon_as_it_may_no_longer_waits() -> None:
     """The last commitment of the others, and its own acceptance and close, are in one block."""
     market, orders = run()
