@@ -7,6 +7,7 @@ _ALARMS = "tests/unit/validator/test_alarms.py"
 _SEATS = "tests/unit/validator/test_seats.py"
 _DECIDE = "tests/unit/validator/test_decide.py"
 _OUTGOING = "tests/unit/validator/test_outgoing.py"
+_ATTESTING = "tests/unit/validator/test_attesting.py::test_"
 
 MUTANTS = (
     Mutant(
@@ -692,5 +693,21 @@ MUTANTS = (
         "slots=min(worker.slots, known[worker.address].shares)",
         "slots=worker.slots",
         ("tests/unit/validator/test_pace.py::test_a_provider_trains_no_more_shares_at_once_than_it_shows",),
+    ),
+    Mutant(
+        "attest-restart",
+        "a daemon that was restarted reveals another answer than it committed to",
+        "validator/decide/attest.py",
+        "if _seal(key, look, answer) == duty.seat.commitment)",
+        "if answer is AttestAnswer.EXPIRED)",
+        (f"{_ATTESTING}a_daemon_that_is_restarted_reveals_what_it_committed_to",),
+    ),
+    Mutant(
+        "attest-early",
+        "a seat sends its answer before the others have committed",
+        "validator/decide/attest.py",
+        "        if answer is None or look.chain.clock < attestation.commits_end:\n",
+        "        if answer is None:\n",
+        (f"{_ATTESTING}a_seat_reveals_only_when_all_have_committed_or_the_time_is_over",),
     ),
 )

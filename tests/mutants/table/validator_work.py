@@ -4,6 +4,7 @@ from tests.mutants.mutant import Mutant
 from tests.mutants.tests import AUDITOR, MIRRORING, RESULTS, STATES, TOGETHER, TRIAL, WITNESS_DAEMON
 
 _TOGETHER_ENDS = "tests/unit/validator/test_together_ends.py::test_"
+_ATTESTING = "tests/unit/validator/test_attesting.py::test_"
 
 _ATTACKS = "tests/security/test_matrix.py::test_every_attack_is_found_here_and_passes_where_the_papers_say"
 
@@ -223,5 +224,29 @@ MUTANTS = (
         "check, timeout=ends - time.monotonic()):\n                raise\n",
         "check, timeout=ends - time.monotonic()):\n                return None\n",
         (f"{_TOGETHER_ENDS}a_damaged_file_of_its_own_is_no_fault_of_the_provider",),
+    ),
+    Mutant(
+        "attest-lacks-library",
+        "a seat without the library of a vendor answers that the evidence is bad",
+        "validator/work/attest.py",
+        "    return AttestAnswer.ABSTAINED if reason is Reason.NO_LIBRARY else AttestAnswer[reason.name]\n",
+        "    return AttestAnswer.MALFORMED if reason is Reason.NO_LIBRARY else AttestAnswer[reason.name]\n",
+        (f"{_ATTESTING}a_daemon_without_the_library_for_intel_abstains",),
+    ),
+    Mutant(
+        "attest-other-device",
+        "evidence of one device gives the credential of another",
+        "validator/work/attest.py",
+        "AttestAnswer.OK if credential.id == case.credential else AttestAnswer.WRONG_CREDENTIAL",
+        "AttestAnswer.OK",
+        (f"{_ATTESTING}a_daemon_refuses_evidence_of_another_device_than_the_claimed_one",),
+    ),
+    Mutant(
+        "attest-other-party",
+        "the daemon takes evidence that is bound to another chain",
+        "validator/work/attest.py",
+        "        chain_id=chain_id,\n        address",
+        '        chain_id="another-chain",\n        address',
+        (f"{_ATTESTING}a_daemon_verifies_evidence_and_its_owner_gets_a_credential",),
     ),
 )

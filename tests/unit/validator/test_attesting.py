@@ -18,7 +18,7 @@ from tests.support.evidence import JUNE_2025, tdx
 from tests.unit.validator.loop import Loop
 from validator.credentials.values import Reason
 from validator.decide import outgoing
-from validator.decide.actions import EndAttest, JudgeEvidence
+from validator.decide.actions import EndAttest, JudgeEvidence, SendTx
 from validator.decide.attest import make_salt
 from validator.decide.duties import decide, duties
 from validator.decide.records import AttestKey, LocalAttest
@@ -184,6 +184,22 @@ def test_a_seat_that_is_late_does_nothing_and_one_that_is_over_is_forgotten(loop
     over = look_at(market, key, over=True)
     assert key in list(duties(over))
     assert isinstance(decide(key, LocalAttest(OK), over)[1][0], EndAttest)
+
+
+def test_a_seat_reveals_only_when_all_have_committed_or_the_time_is_over(loop: Loop) -> None:
+    market = ask(loop)
+    key = AttestKey(OWNER, 1)
+    look = look_at(market)
+    _, (commit,) = decide(key, LocalAttest(OK), look)
+    assert isinstance(commit, SendTx)
+    duty = duty_of(market)
+    committed = replace(duty, seat=replace(duty.seat, commitment=commit.messages[0].commitment))  # type: ignore[attr-defined]
+    early = replace(look, chain=replace(look.chain, attesting={key: committed}))
+    assert decide(key, LocalAttest(OK), early) == (LocalAttest(OK), ())
+    due = replace(early, chain=replace(early.chain, clock=duty.attestation.commits_end))
+    _, (reveal,) = decide(key, None, due)
+    assert isinstance(reveal, SendTx)
+    assert (reveal.messages[0].answer, reveal.by) == (OK, duty.attestation.reveals_end)  # type: ignore[attr-defined]
 
 
 def test_a_seat_whose_commitment_is_of_another_daemon_reveals_nothing(loop: Loop) -> None:
