@@ -30,12 +30,14 @@ SALT = bytes(32)
 EXECUTOR = bytes([2]) * 32
 POLICY = "tpm-1"
 OK = AttestAnswer.OK
-VALID_FOR = 600
+VALID_FOR = 200
 
 
 def params(**changes: int) -> Params:
     """Return parameters of a local network, with panels of three seats."""
-    return local_params().replace(**{"duty_segments": 1, "round_window": 60, "attest_transfer_wait": 100, **changes})
+    return local_params().replace(
+        **{"duty_segments": 1, "round_window": 60, "attest_transfer_wait": 100, "voting_period": 10, **changes}
+    )
 
 
 def add_policy(policy: Policy, name: str = POLICY, valid_for: int = VALID_FOR) -> MsgAddAttestPolicy:
@@ -65,7 +67,7 @@ class AttestMarket(Market):
         result = self.chain.ok(propose(*messages, proposer=self.validators[0]))
         number = int.from_bytes(dict(result.tx_results[0].responses)["proposal_id"], "big")
         self.chain.ok(*(vote(name, proposal=number) for name in self.validators))
-        self.chain.pass_time(61)
+        self.chain.pass_time(11)
         self.chain.block()
 
     def claim(self, order_id: bytes, *args: Any, **changes: Any) -> ShareClaim:

@@ -97,7 +97,7 @@ def test_neither_the_owner_nor_its_validator_judges_evidence() -> None:
             assert len(set(seats)) == 3
             assert owner[:2] not in seats
             drawn |= set(seats)
-            market.judge(owner, None, None, None)
+            market.judge(owner)
     assert drawn == set(market.validators)
 
 

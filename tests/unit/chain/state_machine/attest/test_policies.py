@@ -89,7 +89,7 @@ def test_a_policy_that_is_withdrawn_during_a_panel_gives_nothing_and_seats_are_p
     market.chain.ok(propose(withdraw(), proposer="v0"))
     number = 2
     market.chain.ok(*(vote(name, proposal=number) for name in market.validators))
-    market.chain.pass_time(45)
+    market.chain.pass_time(3)
     market.chain.ok(market.attest(OWNER))
     market.draw(OWNER)
     end_voting(market.chain, number)
