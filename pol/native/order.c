@@ -3,7 +3,8 @@
 #include "exact.h"
 #include "program.h"
 
-#define FEW 160 /* largest length of a line that is sorted by ranking */
+#define FEW 160 /* largest length of a line that is sorted by ranking; a multiple of GROUP, below 256 */
+#define GROUP 16
 #define DIGIT 8
 #define DIGITS (1 << DIGIT)
 #define COLUMNS_MIN 16 /* least number of columns of a part */
@@ -101,44 +102,53 @@ static uint64_t key_of_float(float x)
     return bits >> 31 ? ~bits : bits | 0x80000000u;
 }
 
-/* Count the elements that come before each element. All pairs are compared, several at once and without branches. */
-#define RANK(type)                                                                                        \
+/* Count the smaller elements of each element. All pairs are compared, several at once and without branches. Lines have
+ * whole groups, so that no loop has a rest; the elements after the line are compared, but not counted.
+ */
+#define COUNT_SMALLER(type)                                                                               \
     {                                                                                                     \
         const type *RESTRICT x = keys;                                                                    \
         for (int64_t j = 0; j < n; j++) {                                                                 \
             type key = x[j];                                                                              \
-            for (int64_t i = 0; i < j; i++)                                                               \
-                ranks[i] += key < x[i];                                                                   \
-            for (int64_t i = j + 1; i < n; i++)                                                           \
-                ranks[i] += key <= x[i];                                                                  \
+            for (int64_t i = 0; i < wide; i++)                                                            \
+                smaller[i] += key < x[i];                                                                 \
         }                                                                                                 \
     }
 
-static void rank_line(const void *keys, int64_t item, int64_t n, int32_t *RESTRICT ranks)
+static void count_smaller(const void *keys, int64_t item, int64_t n, int32_t *RESTRICT smaller)
 {
-    memset(ranks, 0, (size_t)n * sizeof *ranks);
+    int64_t wide = (n + GROUP - 1) / GROUP * GROUP;
+    memset(smaller, 0, (size_t)wide * sizeof *smaller);
     if (item == 4)
-        RANK(int32_t)
+        COUNT_SMALLER(int32_t)
     else
-        RANK(int64_t)
+        COUNT_SMALLER(int64_t)
 }
 
-/* Sort a short line by ranking, with keys of the size of an element. */
+/* Sort a short line by ranking, with keys of the size of an element. Equal elements have the same number of smaller ones,
+ * and follow each other in their order.
+ */
 static void sort_short(const Argsort *s, const char *from, int64_t *to)
 {
     union {
         int32_t narrow[FEW];
         int64_t wide[FEW];
     } keys;
-    int32_t ranks[FEW];
+    int32_t smaller[FEW];
+    uint8_t equal[FEW] = {0};
     for (int64_t i = 0; i < s->n; i++)
         if (s->item == 4)
             keys.narrow[i] = (int32_t)((uint32_t)key_of_float(((const float *)from)[i * s->inner]) ^ 0x80000000u);
         else
             keys.wide[i] = ((const int64_t *)from)[i * s->inner];
-    rank_line(&keys, s->item, s->n, ranks);
+    for (int64_t i = s->n; i % GROUP; i++)
+        if (s->item == 4)
+            keys.narrow[i] = 0;
+        else
+            keys.wide[i] = 0;
+    count_smaller(&keys, s->item, s->n, smaller);
     for (int64_t i = 0; i < s->n; i++)
-        to[ranks[i] * s->inner] = i;
+        to[(smaller[i] + equal[smaller[i]]++) * s->inner] = i;
 }
 
 /* Sort by one digit after another, from the lowest on, which keeps the order of equal keys. Returns the sorted line. */

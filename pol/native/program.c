@@ -12,7 +12,7 @@
 enum { CHAIN, COPY, PRODUCT, SUM, COUNT, LARGEST, FIND_LARGEST, TAKE, UNIFORM, IOTA, ADD_ROWS, ARGSORT, WINDOWS,
        TURNS, AGAIN, PACK };
 
-#define LANES 8
+#define LANES 32
 #define COLUMNS 256
 
 /* Costs per element, in operations of a product that take the same time. */
@@ -311,45 +311,72 @@ static int count(const Reduction *r, const Run *run)
 /* True if ``found`` is larger than ``best``. NaN counts as larger than all numbers; of equal ones the first remains. */
 #define LARGER(found, best) (!((best != best) | (found <= best)))
 
-/* Find the largest element of a contiguous line, in LANES parts without branches. ``is_odd`` is set if it holds NaN. */
-#define LARGEST_OF_LINE(type, x, n, is_odd, best)                                                         \
-    type parts[LANES];                                                                                    \
-    int odd[LANES] = {0}, is_odd = 0;                                                                     \
-    int64_t k = 0;                                                                                        \
-    for (int i = 0; i < LANES; i++)                                                                       \
-        parts[i] = x[0];                                                                                  \
-    for (; k + LANES <= n; k += LANES)                                                                    \
-        for (int i = 0; i < LANES; i++) {                                                                 \
-            parts[i] = x[k + i] > parts[i] ? x[k + i] : parts[i];                                         \
-            odd[i] |= x[k + i] != x[k + i];                                                               \
-        }                                                                                                 \
-    for (int i = 0; i < LANES; i++)                                                                       \
-        is_odd |= odd[i];                                                                                 \
-    for (; k < n; k++) {                                                                                  \
-        parts[0] = x[k] > parts[0] ? x[k] : parts[0];                                                     \
-        is_odd |= x[k] != x[k];                                                                           \
-    }                                                                                                     \
-    for (int i = 0; i < 4; i++)                                                                           \
-        parts[i] = parts[4 + i] > parts[i] ? parts[4 + i] : parts[i];                                     \
-    for (int i = 0; i < 2; i++)                                                                           \
-        parts[i] = parts[2 + i] > parts[i] ? parts[2 + i] : parts[i];                                     \
-    type best = parts[1] > parts[0] ? parts[1] : parts[0];
-
-/* Find the largest element of each line, in LANES parts if the line is contiguous; a zero becomes +0. */
-#define LARGEST_OF(type, end)                                                                             \
+/* Write the largest element of each contiguous line of ``width`` elements without branches. If the width is a constant,
+ * several lines are compared at once. ``is_odd`` is set if a line holds NaN.
+ */
+#define LARGEST_OF_SHORT(type, width, end)                                                                \
     for (int64_t o = 0; o < r->outer; o++) {                                                              \
-        const type *x = (const type *)at(run, r->from) + o * r->n * r->inner;                             \
-        type *RESTRICT y = (type *)at(run, r->to) + o * r->inner;                                         \
-        if (r->inner == 1) {                                                                              \
-            LARGEST_OF_LINE(type, x, r->n, is_odd, best)                                                  \
-            for (k = 0; is_odd && k < r->n; k++)                                                          \
-                if (x[k] != x[k]) {                                                                       \
-                    best = x[k];                                                                          \
+        type best = x[o * (width)];                                                                       \
+        is_odd |= best != best;                                                                           \
+        for (int64_t k = 1; k < (width); k++) {                                                           \
+            type found = x[o * (width) + k];                                                              \
+            best = found > best ? found : best;                                                           \
+            is_odd |= found != found;                                                                     \
+        }                                                                                                 \
+        y[o] = best + end;                                                                                \
+    }                                                                                                     \
+    break
+
+/* Do the same for lines with at least LANES elements, in LANES parts. */
+#define LARGEST_OF_LONG(type, end)                                                                        \
+    for (int64_t o = 0; o < r->outer; o++, x += r->n) {                                                   \
+        type parts[LANES];                                                                                \
+        int odd[LANES] = {0};                                                                             \
+        int64_t k = 0;                                                                                    \
+        for (int i = 0; i < LANES; i++)                                                                   \
+            parts[i] = x[0];                                                                              \
+        for (; k + LANES <= r->n; k += LANES)                                                             \
+            for (int i = 0; i < LANES; i++) {                                                             \
+                parts[i] = x[k + i] > parts[i] ? x[k + i] : parts[i];                                     \
+                odd[i] |= x[k + i] != x[k + i];                                                           \
+            }                                                                                             \
+        for (int i = 0; i < LANES; i++)                                                                   \
+            is_odd |= odd[i];                                                                             \
+        for (; k < r->n; k++) {                                                                           \
+            parts[0] = x[k] > parts[0] ? x[k] : parts[0];                                                 \
+            is_odd |= x[k] != x[k];                                                                       \
+        }                                                                                                 \
+        for (int width = LANES / 2; width; width /= 2)                                                    \
+            for (int i = 0; i < width; i++)                                                               \
+                parts[i] = parts[width + i] > parts[i] ? parts[width + i] : parts[i];                     \
+        y[o] = parts[0] + end;                                                                            \
+    }                                                                                                     \
+    break
+
+/* Find the largest element of each line; a zero becomes +0. */
+#define LARGEST_OF(type, end)                                                                             \
+    const type *x = at(run, r->from);                                                                     \
+    type *RESTRICT y = at(run, r->to);                                                                    \
+    if (r->inner == 1) {                                                                                  \
+        int is_odd = 0;                                                                                   \
+        switch (r->n < LANES ? r->n : LANES) {                                                            \
+        case 2: LARGEST_OF_SHORT(type, 2, end);                                                           \
+        case 4: LARGEST_OF_SHORT(type, 4, end);                                                           \
+        case 8: LARGEST_OF_SHORT(type, 8, end);                                                           \
+        case 16: LARGEST_OF_SHORT(type, 16, end);                                                         \
+        case LANES: LARGEST_OF_LONG(type, end);                                                           \
+        default: LARGEST_OF_SHORT(type, r->n, end);                                                       \
+        }                                                                                                 \
+        x = at(run, r->from);                                                                             \
+        for (int64_t o = 0; is_odd && o < r->outer; o++)                                                  \
+            for (int64_t k = 0; k < r->n; k++)                                                            \
+                if (x[o * r->n + k] != x[o * r->n + k]) {                                                 \
+                    y[o] = x[o * r->n + k];                                                               \
                     break;                                                                                \
                 }                                                                                         \
-            y[0] = best + end;                                                                            \
-            continue;                                                                                     \
-        }                                                                                                 \
+        return DONE;                                                                                      \
+    }                                                                                                     \
+    for (int64_t o = 0; o < r->outer; o++, x += r->n * r->inner, y += r->inner) {                         \
         memcpy(y, x, (size_t)r->inner * sizeof *y);                                                       \
         for (int64_t k = 1; k < r->n; k++)                                                                \
             for (int64_t i = 0; i < r->inner; i++) {                                                      \
