@@ -3,6 +3,7 @@
 from tests.mutants.mutant import Mutant
 from tests.mutants.tests import (
     ATTACKS,
+    ATTESTATIONS,
     AUCTION,
     CHALLENGES,
     CODED,
@@ -694,5 +695,29 @@ MUTANTS = (
         "return NEVER if update == 0 else",
         "return 0 if update == 0 else",
         ("tests/unit/pol/rules/test_tolerance.py::test_parts_are_rounded_up_and_end_at_never",),
+    ),
+    Mutant(
+        "attest-two-thirds",
+        "two of three seats decide against the third",
+        "pol/rules/attest.py",
+        "        if 3 * accepting > 2 * len(given):\n",
+        "        if 3 * accepting >= 2 * len(given):\n",
+        (f"{ATTESTATIONS}::test_verdicts_pay_and_cut_seats",),
+    ),
+    Mutant(
+        "attest-no-quorum",
+        "one seat of three decides",
+        "pol/rules/attest.py",
+        "    if 2 * len(given) > len(answers):\n",
+        "    if given:\n",
+        (f"{ATTESTATIONS}::test_verdicts_pay_and_cut_seats",),
+    ),
+    Mutant(
+        "attest-abstention-counts",
+        "a seat without the library of a vendor refuses its evidence",
+        "pol/rules/attest.py",
+        "    return answer is not None and answer is not AttestAnswer.ABSTAINED\n",
+        "    return answer is not None\n",
+        (f"{ATTESTATIONS}::test_verdicts_pay_and_cut_seats",),
     ),
 )
