@@ -57,6 +57,13 @@ class Market:
 
 def make_world(market: Market, seed: int) -> World:
     """Return the world of a market, in which nothing has happened yet."""
+    world = World(describe_market(market, seed))
+    market.begin(world)
+    return world
+
+
+def describe_market(market: Market, seed: int) -> Setup:
+    """Return the setup of a market's world."""
     used = params().replace(**market.params)
     names = [f"v{number}" for number in range(market.validators)]
     swaps = {name: make() for name, make in market.swaps.items()}
@@ -77,9 +84,7 @@ def make_world(market: Market, seed: int) -> World:
         lag=0,
         failing=0,
     )
-    world = World(replace(setup, **market.plan))
-    market.begin(world)
-    return world
+    return replace(setup, **market.plan)
 
 
 def _validator(

@@ -265,8 +265,8 @@ def _outage(blocks: int) -> Scenario:
 
 def _stops(name: str, where: str, at: int) -> Scenario:
     def stopped(world: World) -> bool:
-        (order,) = world.orders
-        return bool(world.order(order.order_id).order.close_reason == CloseReason.STOPPED_BY_JOB)
+        reasons = {world.order(order.order_id).order.close_reason for order in world.orders}
+        return reasons == {CloseReason.STOPPED_BY_JOB}
 
     market = Market(make_job=lambda terms: StoppingJob(terms, breaks_in=1, at=at))
     shows = f"A job stops in {where} of its second round. What was trained before is paid, and no one is at fault."

@@ -167,6 +167,11 @@ _REPLICATED = (
         changes={"swaps": dict.fromkeys(("v3", "v5"), LazyAuditor)},
     ),
     Replayed(
+        "job-stops-in-a-step",
+        "A job stops in a step of its second round. All replicas say so, and are paid for what was trained before.",
+        skips=False,
+    ),
+    Replayed(
         "consumer-never-delivers",
         "A consumer delivers its job to no one. Every replica ends, and each validator and the consumer lose a fee.",
         skips=False,
