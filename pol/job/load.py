@@ -14,7 +14,7 @@ from pol.job.shards import load_data
 from pol.job.slots import SlotStates, load_slots
 from pol.limits import LIMITS, Limits
 from pol.state.arrays import State
-from pol.state.canonical import decode_state, state_tree
+from pol.state.canonical import read_next_state, state_tree
 from pol.state.layout import encoded_size
 from pol.state.stored import StoredState
 from pol.values import TensorSpec
@@ -126,11 +126,11 @@ def _load(directory: Path | str, limits: Limits, read: Read | None) -> LoadedJob
 
 def _load_state(directory: Path, name: str, specs: Sequence[TensorSpec], root: bytes, field: str) -> State:
     size = encoded_size(specs)
-    data = read_file(directory / name, name, size, size)
-    try:
-        state = decode_state(data, specs)
-    except StateError as error:
-        raise JobError(f"{name}:{error.field}", error.reason, REMEDY) from None
+    with open_file(directory / name, name, size, size) as file:
+        try:
+            state = read_next_state(file, specs)
+        except StateError as error:
+            raise JobError(f"{name}:{error.field}", error.reason, REMEDY) from None
     _check_root(name, state_tree(state).root, root, field)
     return state
 

@@ -89,8 +89,8 @@ def test_no_state_of_a_tried_job_is_whole_in_one_process(
     def whole(*_args: object) -> None:
         raise AssertionError("a state is read as a whole")
 
-    for name in ("pol.job.load.decode_state", "pol.state.canonical.read_next_state", "pol.job.slots.read_next_state"):
-        monkeypatch.setattr(name, whole)
+    for place in ("pol.job.load", "pol.state.canonical", "pol.job.slots"):
+        monkeypatch.setattr(f"{place}.read_next_state", whole)
     found = try_together(pool, asked, inf, Event())
     assert (found.decline, found.text) == (0, "")
     assert found.times is not None

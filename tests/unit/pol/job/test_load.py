@@ -74,7 +74,9 @@ def test_loads_what_was_written(job: Path) -> None:
     assert loaded.data.rows == 200
     for name, column in rows(200).items():
         assert np.array_equal(all_rows(loaded.data)[name], column)
-    assert not any(array.flags.writeable for array in loaded.global_state.values())
+    for array in (*loaded.global_state.values(), *loaded.local_state.values()):
+        assert not array.flags.writeable
+        assert array.flags.aligned  # back ends copy all others in every run
 
 
 def test_a_job_is_verified_without_its_states_in_memory(
@@ -83,7 +85,7 @@ def test_a_job_is_verified_without_its_states_in_memory(
     def not_whole(*_args: object) -> None:
         raise AssertionError("a state is read as a whole")
 
-    monkeypatch.setattr("pol.job.load.decode_state", not_whole)
+    monkeypatch.setattr("pol.job.load.read_next_state", not_whole)
     found = verify_job(job)
     weights, local = initial_states()
     for state, right in ((found.global_state, weights), (found.local_state, local)):
