@@ -103,6 +103,6 @@ def _checked(program: Program, inputs: Mapping[str, Held], backend: Backend) -> 
         if held.shape != spec.shape or held.dtype != NUMPY_DTYPES[spec.dtype]:
             reason = f"is {held.dtype}{list(held.shape)}, not {spec.type}"
             raise ExecutionError(spec.name, reason)
-        is_here = not is_on_host(held) and cast(OnDevice, held).holder is backend
-        tensors[spec.name] = held if is_here else on_host(held)
+        is_usable = is_on_host(held) or cast(OnDevice, held).holder is backend
+        tensors[spec.name] = held if is_usable else on_host(held)
     return tensors

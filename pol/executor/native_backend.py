@@ -47,7 +47,7 @@ class NativeBackend(Remembering[Compiled]):
         self.grain = grain
         self.crew = library.start_crew(self, threads or cores())
         self._plain = NumpyBackend()
-        self._arenas: list[NDArray[np.uint8]] = []
+        self._arenas: list[tuple[NDArray[np.uint8], int]] = []
 
     def prepare(self, program: Program, seed: int) -> Compiled:
         """Return the program as a tape.
@@ -76,21 +76,25 @@ class NativeBackend(Remembering[Compiled]):
         self.library.check_thread()
         return self.library.integer_sums(bits, left, right, largest, self.crew, self.grain)
 
-    def take_arena(self, size: int) -> NDArray[np.uint8]:
-        """Return memory for one run.
+    def take_arena(self, size: int) -> tuple[NDArray[np.uint8], int]:
+        """Return memory for one run, and the address of ``size`` bytes in it that begin at a cache line.
 
         Memory of an earlier run is preferred, because the system has already mapped its pages.
         """
         try:
-            arena = self._arenas.pop()
+            arena, start = self._arenas.pop()
         except IndexError:
-            arena = np.empty(0, np.uint8)
-        return arena if arena.size >= size + LINE else np.empty(size + LINE, np.uint8)
+            arena, start = np.empty(0, np.uint8), 0
+        if arena.size < size + LINE:
+            arena = np.empty(size + LINE, np.uint8)
+            start = address(arena)
+            start += -start % LINE
+        return arena, start
 
-    def give_back(self, arena: NDArray[np.uint8]) -> None:
+    def give_back(self, arena: NDArray[np.uint8], start: int) -> None:
         """Keep the memory of a run that has ended for a later run, unless this back end keeps none."""
         if self._bounded:
-            self._arenas.append(arena)
+            self._arenas.append((arena, start))
         else:
             self.library.forget()
 
@@ -139,7 +143,10 @@ class Taped:
         self._backend = backend
         self._tape = tape
         self._inputs = [spec.name for spec in program.inputs]
+        self._places = {name: number for number, name in enumerate(self._inputs)}
         self._addresses = Addresses(len(self._inputs))
+        self._outputs = [(name, value.shape, NUMPY_DTYPES[value.dtype]) for name, value in tape.outputs.items()]
+        self._words, self._constants = address(tape.words), address(tape.constants)
 
     @property
     def arena(self) -> int:
@@ -163,7 +170,7 @@ class Taped:
         """
         replaced = self._tape.replacing & set(donated)
         outputs, not_finite = self._run(inputs, replaced, release, canonical=True)
-        for name, is_not_finite in zip(outputs, not_finite.tolist(), strict=True):
+        for name, is_not_finite in zip(outputs, not_finite, strict=True) if any(not_finite) else ():
             if is_not_finite:
                 raise NotFinite(name)
         return outputs
@@ -175,40 +182,39 @@ class Taped:
         release: Callable[[], None],
         *,
         canonical: bool,
-    ) -> tuple[dict[str, Array], NDArray[np.uint8]]:
+    ) -> tuple[dict[str, Array], bytes]:
         tape, library = self._tape, self._backend.library
         library.check_thread()
-        given = {name: on_host(inputs[name]) for name in self._inputs}
         # The copies of arrays that are not readable as they are live until the end of the run.
-        arrays = [_readable(array) for array in given.values()]
+        arrays = [_readable(on_host(inputs[name])) for name in self._inputs]
         places = self._addresses.of(arrays)
-        input_places = dict(zip(self._inputs, places, strict=True))
         outputs: dict[str, Array] = {}
-        for name, value in tape.outputs.items():
-            if name in replaced and _is_free(given[name]):
-                outputs[name] = given[name]
-                places.append(input_places[name])
+        for name, shape, dtype in self._outputs:
+            if name in replaced and _is_free(given := on_host(inputs[name])):
+                outputs[name] = given
+                places.append(places[self._places[name]])
             else:
-                outputs[name] = np.empty(value.shape, NUMPY_DTYPES[value.dtype])
+                outputs[name] = np.empty(shape, dtype)
                 places.append(address(outputs[name]))
-        not_finite = np.zeros(max(1, len(outputs)), np.uint8)
-        arena = self._backend.take_arena(tape.arena)
-        start = address(arena)
-        places = [start + -start % LINE, address(tape.constants), *places, *[0] * tape.moving]
+        not_finite = (ctypes.c_uint8 * len(outputs))()
+        arena, start = self._backend.take_arena(tape.arena)
+        places = [start, self._constants, *places, *[0] * tape.moving]
         bases = (ctypes.c_void_p * len(places))(*places)
         crew, grain = self._backend.crew, self._backend.grain
+        whole = range(len(tape.words))
+        parts = (whole[: tape.reading], whole[tape.reading :]) if replaced else (whole,)
         try:
-            for words in (tape.reading, tape.writing):
-                if words is tape.writing and replaced:
+            for number, part in enumerate(parts):
+                if number == 1:
                     release()
-                end = library.run(words, bases, canonical, not_finite, crew, grain)
+                end = library.run(self._words, part, bases, canonical, not_finite, crew, grain)
                 if end is not None:
                     at, row = end
-                    error = nowhere if words[at] == InstructionKind.ADD_ROWS else outside
-                    raise error(row, int(words[at + ROWS_OF_TABLE]))
+                    error = nowhere if tape.words[at] == InstructionKind.ADD_ROWS else outside
+                    raise error(row, int(tape.words[at + ROWS_OF_TABLE]))
         finally:
-            self._backend.give_back(arena)
-        return outputs, not_finite[: len(outputs)]
+            self._backend.give_back(arena, start)
+        return outputs, bytes(not_finite)
 
 
 def _is_free(array: Array) -> bool:
@@ -222,5 +228,6 @@ def _is_free(array: Array) -> bool:
 def _readable(array: Array) -> Array:
     """Return an array or a NumPy scalar as an aligned array in C order. It is copied only if necessary."""
     # ``np.require`` takes ten times as long as this check, and a step of a small model has many arrays.
-    is_whole = type(array) is np.ndarray and array.flags.c_contiguous and array.flags.aligned
+    flags = array.flags
+    is_whole = type(array) is np.ndarray and flags.c_contiguous and flags.aligned
     return array if is_whole else np.require(array, requirements=("C", "A"))

@@ -145,13 +145,13 @@ class Instruction:
 class Tape:
     """A tape: the words, the constants, the size of the arena in bytes, and the types of the outputs in name order.
 
-    ``replacing`` holds the names of outputs that may be written over the input of the same name. ``reading`` holds the
-    words before the first instruction that writes such an output, and ``writing`` the other words. ``moving`` is the
-    number of moving bases. They are numbered after the bases of the outputs.
+    ``replacing`` holds the names of outputs that may be written over the input of the same name. ``reading`` is the
+    number of words before the first instruction that writes such an output. ``moving`` is the number of moving bases.
+    They are numbered after the bases of the outputs.
     """
 
-    reading: NDArray[np.int64]
-    writing: NDArray[np.int64]
+    words: NDArray[np.int64]
+    reading: int
     constants: NDArray[np.uint8]
     arena: int
     outputs: dict[str, TensorType]
@@ -176,10 +176,10 @@ def write_tape(program: Program, seed: int, grouping: Grouping, *, is_packing: b
     writer.put_out()
     constants = np.frombuffer(bytes(written.constants) or bytes(_ALIGNED), np.uint8)
     replacing, first = _replacing(program, written.instructions)
-    (reading, writing), arena = _laid_out(written.instructions, written.sizes, first)
+    words, reading, arena = _laid_out(written.instructions, written.sizes, first)
     return Tape(
+        words=words,
         reading=reading,
-        writing=writing,
         constants=constants,
         arena=arena,
         outputs=program.output_types(),
@@ -217,12 +217,11 @@ def _replacing(program: Program, instructions: Sequence[Instruction]) -> tuple[f
 
 def _laid_out(
     instructions: Sequence[Instruction], sizes: Sequence[int], split: int
-) -> tuple[tuple[NDArray[np.int64], NDArray[np.int64]], int]:
-    """Return the words before instruction ``split``, the words from there on, and the size of the arena in bytes.
+) -> tuple[NDArray[np.int64], int, int]:
+    """Return the words, the number of words before instruction ``split``, and the size of the arena in bytes.
 
     A value has a place from the instruction that writes it to the last instruction that reads it. The split is never
-    inside a repeat, since a body writes no output of the program. The index of a repeat's beginning in its words
-    therefore remains valid.
+    inside a repeat, since a body writes no output of the program.
     """
     last: dict[int, int] = {}
     for at, instruction in enumerate(instructions):
@@ -243,10 +242,10 @@ def _laid_out(
             return ARENA, places[strided.base][0] + strided.offset
         return strided.base, strided.offset
 
-    parts: tuple[list[int], list[int]] = ([], [])
+    words: list[int] = []
     begun: list[int] = []
+    reading = 0
     for at, instruction in enumerate(instructions):
-        words = parts[0] if at < split else parts[1]
         for strided in instruction.writes:
             if strided.base < 0 and strided.base not in places:
                 places[strided.base] = arena.take(sizes[-1 - strided.base])
@@ -256,12 +255,12 @@ def _laid_out(
         elif instruction.kind is InstructionKind.TURNS:
             body = [len(begun), *body]
         words += [instruction.kind, 2 + len(body), *body]
+        reading = len(words) if at < split else reading
         if instruction.kind is InstructionKind.TURNS:
             begun.append(len(words))
         for base in ends.get(at, ()):
             arena.give_back(*places[base])
-    reading, writing = (np.array(words, np.int64) for words in parts)
-    return (reading, writing), arena.size
+    return np.array(words, np.int64), reading, arena.size
 
 
 def can_be_written(program: Program) -> bool:

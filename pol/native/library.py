@@ -58,7 +58,7 @@ _ARGUMENTS: dict[str, tuple[Sequence[object], object]] = {
         ),
         _STATUS,
     ),
-    "run": ((_ADDRESS, _SIZE, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS), _STATUS),
+    "run": ((_ADDRESS, *[_SIZE] * 2, _ADDRESS, _SIZE, _ADDRESS, _ADDRESS, _SIZE, _ADDRESS), _STATUS),
     "crew_begin": ((_SIZE,), _ADDRESS),
     "crew_end": ((_ADDRESS,), None),
     "forget": ((), None),
@@ -195,24 +195,24 @@ class Library:
 
     def run(
         self,
-        words: NDArray[np.int64],
+        words: int,
+        part: range,
         bases: ctypes.Array[Any],
         canonical: bool,
-        not_finite: NDArray[np.uint8],
+        not_finite: ctypes.Array[Any],
         crew: int | None,
         grain: int,
     ) -> tuple[int, int] | None:
-        """Run the words of a tape (:mod:`pol.executor.tape`) on values at the addresses ``bases``.
+        """Run a part of the words of a tape (:mod:`pol.executor.tape`) on values at the addresses ``bases``.
 
-        Returns None. If an instruction uses a row number that its table does not have, the method returns the index of
-        the instruction's first word, and the row number. If ``canonical`` is true, zeros of outputs become +0.0, and
-        outputs with NaN or infinity are marked in ``not_finite``. An instruction with at least twice ``grain``
-        operations is divided among the threads of ``crew``.
+        ``words`` is the address of the tape's first word, and ``part`` the indexes of the words to run. Returns None.
+        If an instruction uses a row number that its table does not have, the method returns the index of the
+        instruction's first word, and the row number. If ``canonical`` is true, zeros of outputs become +0.0, and
+        outputs with NaN or infinity are marked in ``not_finite``, which has a byte per output. An instruction with at
+        least twice ``grain`` operations is divided among the threads of ``crew``.
         """
         end = (ctypes.c_int64 * 2)()
-        status = self._functions.assay_run(
-            address(words), len(words), bases, canonical, address(not_finite), crew, grain, end
-        )
+        status = self._functions.assay_run(words, part.start, part.stop, bases, canonical, not_finite, crew, grain, end)
         self._check(status)
         return (end[0], end[1]) if status == _OUTSIDE else None
 

@@ -530,17 +530,17 @@ static int end_turn(const int64_t *body, char **bases, int64_t *turns)
     return !is_over;
 }
 
-/* Run a tape. Instructions with at least two times ``grain`` operations run in the threads of the crew, if it is not NULL.
+/* Run the words ``begin`` to ``words`` of a tape. Instructions with at least two times ``grain`` operations run in the threads of the crew, if it is not NULL.
  * Returns DONE, NO_MEMORY, or OUTSIDE if an instruction uses a row number that does not exist. Then ``end`` holds the index
  * of the instruction's first word, and the row number.
  */
-EXPORT int assay_run(const int64_t *tape, int64_t words, char **bases, int64_t canonical, uint8_t *not_finite,
+EXPORT int assay_run(const int64_t *tape, int64_t begin, int64_t words, char **bases, int64_t canonical, uint8_t *not_finite,
                      Crew *crew, int64_t grain, int64_t end[2])
 {
     Run run = {bases, canonical, not_finite, end + 1, crew_take(crew), grain};
     int64_t turns[NESTED];
     int status = DONE;
-    for (end[0] = 0; end[0] < words;) {
+    for (end[0] = begin; end[0] < words;) {
         const int64_t *instruction = tape + end[0];
         if (instruction[0] == AGAIN && end_turn(instruction + 2, bases, turns)) {
             end[0] = instruction[2];

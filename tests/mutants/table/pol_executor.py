@@ -101,6 +101,22 @@ MUTANTS = (
         ("tests/unit/pol/executor/test_fusion.py",),
     ),
     Mutant(
+        "shifts-for-any-divisor",
+        "a chain shifts instead of dividing by 0 or by -2^63",
+        "pol/executor/tape.py",
+        "        if not ((numbers > 0) & (numbers & (numbers - 1) == 0)).all():\n",
+        "        if not (numbers & (numbers - 1) == 0).all():\n",
+        ("tests/unit/pol/native/test_programs.py",),
+    ),
+    Mutant(
+        "shifts-in-another-order",
+        "the bits to shift are those of a constant's other elements",
+        "pol/executor/tape.py",
+        "strides=[step * divisor.item for step in divisor.strides])",
+        "strides=[step * divisor.item for step in divisor.strides[::-1]])",
+        ("tests/unit/pol/native/test_programs.py",),
+    ),
+    Mutant(
         "view-of-an-open-chain",
         "a view of a value is read before the chain that makes the value has run",
         "pol/executor/fusion.py",
@@ -136,8 +152,8 @@ MUTANTS = (
         "overwritten-while-hashed",
         "a step overwrites the states of a boundary while these are hashed and written",
         "pol/executor/native_backend.py",
-        "                if words is tape.writing and replaced:\n",
-        "                if words is tape.writing and not replaced:\n",
+        "                if number == 1:\n",
+        "                if number == 2:\n",
         ("tests/unit/pol/work/test_aside.py",),
     ),
     Mutant(

@@ -177,13 +177,12 @@ def test_what_lies_in_another_order_is_not_copied() -> None:
         b.output("global.y", b.node("neg", b.node("permute", y, dims=[1, 0, 2, 3])))
 
     program = build(make)
-    words = write_tape(program, 7, grouped)
+    words = write_tape(program, 7, grouped).words.tolist()
     kinds = []
-    for part in (words.reading.tolist(), words.writing.tolist()):
-        at = 0
-        while at < len(part):
-            kinds.append(part[at])
-            at += part[at + 1]
+    at = 0
+    while at < len(words):
+        kinds.append(words[at])
+        at += words[at + 1]
     assert InstructionKind.SUM in kinds
     assert InstructionKind.COPY not in kinds
     inputs = {"global.x": floats(3, 2, 4, 5)}

@@ -187,11 +187,10 @@ def _of_products(bits: int, rows: int) -> Program:
 def _kinds(tape: Tape) -> list[InstructionKind]:
     """What the instructions of a tape do."""
     found = []
-    for words in (tape.reading, tape.writing):
-        at = 0
-        while at < len(words):
-            found.append(InstructionKind(words[at]))
-            at += words[at + 1]
+    at = 0
+    while at < len(tape.words):
+        found.append(InstructionKind(tape.words[at]))
+        at += tape.words[at + 1]
     return found
 
 
@@ -287,10 +286,7 @@ def test_native_kernels_take_a_body_once_however_many_turns() -> None:
         compiled = get("native").compile(program, 7)
         if not isinstance(compiled, Taped):
             pytest.skip("there are no native kernels here")
-        sizes[count] = (
-            len(compiled._tape.reading) + len(compiled._tape.writing),
-            compiled.arena - 4 * 64 * count,
-        )
+        sizes[count] = len(compiled._tape.words), compiled.arena - 4 * 64 * count
     (few, small), (many, large) = sizes.values()
     assert few == many
     assert abs(large - small) < 2_000

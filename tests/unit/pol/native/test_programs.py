@@ -44,8 +44,8 @@ def run(backend: NativeBackend, program: Program, **inputs: Array) -> Array:
 
 def shifts(program: Program) -> int:
     """How many operations of chains shift; every other one divides."""
-    words, at, count = write_tape(program, SEED, grouped).writing.tolist(), 0, 0
-    words = [*write_tape(program, SEED, grouped).reading.tolist(), *words]
+    words = write_tape(program, SEED, grouped).words.tolist()
+    at = count = 0
     while at < len(words):
         if words[at] == InstructionKind.CHAIN:
             steps = words[at + 6]
