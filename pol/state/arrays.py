@@ -19,7 +19,7 @@ NUMPY_DTYPES: dict[str, np.dtype[Any]] = {
     "bool": np.dtype("?"),
 }
 _NAMES = {dtype: name for name, dtype in NUMPY_DTYPES.items()}
-_F32, _ZERO = NUMPY_DTYPES["f32"], np.float32(0.0)
+_F32, _I64, _ZERO = NUMPY_DTYPES["f32"], NUMPY_DTYPES["i64"], np.float32(0.0)
 
 
 def dtype_name(array: Array, where: str) -> str:
@@ -27,12 +27,15 @@ def dtype_name(array: Array, where: str) -> str:
 
     Raises StateError for any other dtype.
     """
-    # This path is fast, since a state may have thousands of tensors, nearly all of them f32.
-    if array.dtype is _F32:
+    # These paths are fast, since a state may have thousands of tensors, nearly all of them f32.
+    dtype = array.dtype
+    if dtype is _F32:
         return "f32"
-    name = _NAMES.get(array.dtype.newbyteorder("<"))
+    if dtype is _I64:
+        return "i64"
+    name = _NAMES.get(dtype.newbyteorder("<"))
     if name is None:
-        raise StateError(where, f"its dtype is {array.dtype}, not one of {', '.join(NUMPY_DTYPES)}")
+        raise StateError(where, f"its dtype is {dtype}, not one of {', '.join(NUMPY_DTYPES)}")
     return name
 
 

@@ -7,8 +7,8 @@ the hand-over all use this root. If a tensor did not change, it is not hashed ag
 """
 
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import cached_property
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import cached_property, lru_cache
 from io import BufferedReader
 from itertools import chain
 from pathlib import Path
@@ -36,7 +36,7 @@ from pol.state.layout import (
     header_chunk,
     parse_header,
 )
-from pol.values import TensorSpec
+from pol.values import Shape, TensorSpec
 
 NOTHING_KNOWN: Mapping[str, Sequence[bytes]] = MappingProxyType({})
 CHUNKS_AT_ONCE = 2**8
@@ -194,16 +194,45 @@ def _leaves_of_part(part: Array, name: str) -> Iterator[bytes]:
     return (chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE))
 
 
-def state_tree(state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOWN) -> StateTree:
+def state_tree(
+    state: State, known: Mapping[str, Sequence[bytes]] = NOTHING_KNOWN, canonical: Collection[str] = ()
+) -> StateTree:
     """Return the Merkle tree of a state's canonical chunks.
 
     ``known`` holds the leaves of some tensors, which are not hashed again. The caller guarantees that the arrays of
     these tensors are the arrays that were hashed, and that they have not changed since then. Raises NotFinite if
-    another tensor holds NaN or infinity.
+    another tensor holds NaN or infinity. The caller guarantees that the tensors ``canonical`` are in canonical form, as
+    the outputs of a program are. They are neither checked nor copied.
     """
-    specs = state_specs(state)
-    tensors = {spec.name: known.get(spec.name) or tensor_leaves(state[spec.name], spec.name) for spec in specs}
-    return StateTree(chunk_leaf(header_chunk(specs)), tensors)
+    names = sorted(state)
+    header = _header_leaf(tuple([_type_of(state[name], name) for name in names]))
+    leaves = {}
+    for name in names:
+        hashes = known.get(name)
+        if not hashes:
+            hashes = _canonical_leaves(state[name]) if name in canonical else tensor_leaves(state[name], name)
+        leaves[name] = hashes
+    return StateTree(header, leaves)
+
+
+def _canonical_leaves(array: Array) -> tuple[bytes, ...]:
+    """Return the hashes of the chunks of a tensor in canonical form."""
+    data = raw_bytes(array)
+    return tuple([chunk_leaf(data[i : i + CHUNK_SIZE]) for i in range(0, len(data), CHUNK_SIZE)])
+
+
+def _type_of(array: Array, name: str) -> tuple[str, str, Shape]:
+    return name, dtype_name(array, name), array.shape
+
+
+@lru_cache(maxsize=16)
+def _header_leaf(types: tuple[tuple[str, str, Shape], ...]) -> bytes:
+    """Return the hash of the header of a state with these names, dtypes and shapes.
+
+    The states of a job have the same few headers in every round, and a header takes longer to make than a small tensor
+    to hash.
+    """
+    return chunk_leaf(header_chunk([TensorSpec(*type_) for type_ in types]))
 
 
 def freeze(state: State) -> dict[str, Array]:

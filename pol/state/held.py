@@ -32,13 +32,14 @@ class OnDevice(Protocol):
 
 
 Held: TypeAlias = Array | OnDevice
+_ON_HOST = (np.ndarray, np.generic)
 HeldState = Mapping[str, Held]
 """A state whose tensors may be on a device. Like a ``State``, it is not changed after it is made."""
 
 
 def is_on_host(held: Held) -> TypeGuard[Array]:
     """Return whether a tensor is on the host: an array, or a number of NumPy."""
-    return isinstance(held, np.ndarray | np.generic)
+    return isinstance(held, _ON_HOST)
 
 
 def on_host(held: Held) -> Array:

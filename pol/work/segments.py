@@ -44,14 +44,18 @@ class SlotState:
         global_state: HeldState,
         local_state: HeldState,
         known: tuple[Leaves, Leaves] = (NOTHING_KNOWN, NOTHING_KNOWN),
+        outputs: tuple[frozenset[str], frozenset[str]] = (frozenset(), frozenset()),
     ) -> None:
         """Take over two states in canonical form.
 
-        ``known`` holds the chunk hashes of tensors that were hashed before.
+        ``known`` holds the chunk hashes of tensors that were hashed before. ``outputs`` are the names of tensors that
+        are outputs of a program. These are certain to be in canonical form; all others are checked again when they are
+        hashed.
         """
         self.held = global_state, local_state
         self._known = known
-        self._trees: tuple[StateTree, StateTree] | None = None
+        self._outputs = outputs
+        self._trees: list[StateTree | None] = [None, None]
 
     @cached_property
     def global_state(self) -> State:
@@ -66,12 +70,24 @@ class SlotState:
     @property
     def trees(self) -> tuple[StateTree, StateTree]:
         """The hash trees of the global and of the local state."""
-        if self._trees is None:
-            self._trees = (
-                state_tree(self.global_state, self._known[0]),
-                state_tree(self.local_state, self._known[1]),
-            )
-        return self._trees
+        return self._tree(0), self.local_tree
+
+    @property
+    def local_tree(self) -> StateTree:
+        """The hash tree of the local state alone."""
+        return self._tree(1)
+
+    def _tree(self, part: int) -> StateTree:
+        tree = self._trees[part]
+        if tree is None:
+            state = self.local_state if part else self.global_state
+            tree = self._trees[part] = state_tree(state, self._known[part], self._outputs[part])
+        return tree
+
+    def _leaves(self, part: int) -> Leaves:
+        """Return the hashes that are known of the global state (part 0) or the local state (part 1)."""
+        tree = self._trees[part]
+        return self._known[part] if tree is None else tree.tensors
 
     @property
     def roots(self) -> tuple[bytes, bytes]:
@@ -104,26 +120,32 @@ class SlotState:
 
         ``local`` is in canonical form, and the caller may not change it afterwards.
         """
-        known = self._known[0] if self._trees is None else self._trees[0].tensors
-        return SlotState(self.held[0], local, (known, NOTHING_KNOWN))
+        return SlotState(self.held[0], local, (self._leaves(0), NOTHING_KNOWN), (self._outputs[0], frozenset()))
 
     def after(self, outputs: Mapping[str, Held]) -> "SlotState":
         """Return the states after a step.
 
-        The outputs of the step replace tensors of the same names; all other tensors keep their hashes.
+        The outputs of the step are in canonical form. They replace tensors of the same names; all other tensors keep
+        their hashes.
         """
-        known = self._known
-        if self._trees is not None:
-            known = self._trees[0].tensors, self._trees[1].tensors
+        global_names, local_names = (_names(outputs, prefix) for prefix in ("global.", "local."))
         return SlotState(
-            merged(self.held[0], outputs, "global."),
-            merged(self.held[1], outputs, "local."),
-            (_without(known[0], outputs, "global."), _without(known[1], outputs, "local.")),
+            merged(self.held[0], outputs, "global.") if global_names else self.held[0],
+            merged(self.held[1], outputs, "local.") if local_names else self.held[1],
+            (_without(self._leaves(0), global_names), _without(self._leaves(1), local_names)),
+            (self._outputs[0] | global_names, self._outputs[1] | local_names),
         )
 
 
-def _without(known: Leaves, outputs: Mapping[str, Held], prefix: str) -> Leaves:
-    return {name: leaves for name, leaves in known.items() if prefix + name not in outputs}
+def _names(outputs: Mapping[str, Held], prefix: str) -> frozenset[str]:
+    """Return the names of the tensors that outputs with a prefix replace."""
+    return frozenset([name.removeprefix(prefix) for name in outputs if name.startswith(prefix)])
+
+
+def _without(known: Leaves, names: frozenset[str]) -> Leaves:
+    if not names:
+        return known
+    return {name: leaves for name, leaves in known.items() if name not in names}
 
 
 def check_specs(state: State, specs: Sequence[TensorSpec], what: str) -> None:
@@ -132,15 +154,18 @@ def check_specs(state: State, specs: Sequence[TensorSpec], what: str) -> None:
     ``what`` names the state in the error.
     """
     # This is called several times in each round, also of jobs whose rounds take milliseconds.
-    if len(state) != len(specs) or not all(_fits(state, spec) for spec in specs):
+    if not _has_tensors(state, specs):
         raise StateError(what, "its tensors are not those of the job")
 
 
-def _fits(state: State, spec: TensorSpec) -> bool:
-    if spec.name not in state:
+def _has_tensors(state: State, specs: Sequence[TensorSpec]) -> bool:
+    if len(state) != len(specs):
         return False
-    array = state[spec.name]
-    return array.shape == spec.shape and dtype_name(array, spec.name) == spec.dtype
+    for spec in specs:
+        array = state.get(spec.name)
+        if array is None or array.shape != spec.shape or dtype_name(array, spec.name) != spec.dtype:
+            return False
+    return True
 
 
 def check_state(state: State, specs: Sequence[TensorSpec], what: str) -> dict[str, Array]:

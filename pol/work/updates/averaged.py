@@ -40,7 +40,7 @@ def encode_difference(loaded: LoadedJob, opening: State, end: SlotState, backend
         update=update,
         update_root=state_tree(update).root,
         local_out=end.local_state,
-        local_out_root=end.trees[1].root,
+        local_out_root=end.local_tree.root,
     )
 
 

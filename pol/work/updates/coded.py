@@ -25,18 +25,24 @@ def close_inputs(opening: State, end: SlotState) -> dict[str, Array]:
 
 
 def closed(end: SlotState, outputs: dict[str, Array]) -> UpdateResult:
-    """Return the update and the local state that the ``outputs`` of ``close`` make, with their roots."""
-    update = {}
+    """Return the update and the local state that the ``outputs`` of ``close`` make, with their roots.
+
+    ``outputs`` are in canonical form.
+    """
+    update, local = {}, {}
     for name, array in outputs.items():
         array.setflags(write=False)
-        if name.startswith(f"{UPDATE}."):
-            update[name.removeprefix(f"{UPDATE}.")] = array
-    after = end.after({name: array for name, array in outputs.items() if name.startswith(f"{LOCAL}.")})
+        part, _, tensor = name.partition(".")
+        if part == UPDATE:
+            update[tensor] = array
+        elif part == LOCAL:
+            local[name] = array
+    after = end.after(local)
     return UpdateResult(
         update=update,
-        update_root=state_tree(update).root,
+        update_root=state_tree(update, canonical=update).root,
         local_out=after.local_state,
-        local_out_root=after.trees[1].root,
+        local_out_root=after.local_tree.root,
     )
 
 

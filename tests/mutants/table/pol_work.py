@@ -52,8 +52,16 @@ MUTANTS = (
         "hashed-too-seldom",
         "a tensor that a step has changed keeps its old hash",
         "pol/work/segments.py",
-        "if prefix + name not in outputs}",
-        "if name not in outputs}",
+        "if name not in names}",
+        "if name[:-1] not in names}",
+        ("tests/unit/pol/work/test_segments.py",),
+    ),
+    Mutant(
+        "given-states-unchecked",
+        "tensors of a given state are hashed as if a program here had computed them",
+        "pol/work/segments.py",
+        "            (self._outputs[0] | global_names, self._outputs[1] | local_names),\n",
+        "            (frozenset(self.held[0]), frozenset(self.held[1])),\n",
         ("tests/unit/pol/work/test_segments.py",),
     ),
     Mutant(

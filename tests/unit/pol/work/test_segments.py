@@ -5,6 +5,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pol.errors import NotFinite
 from pol.rules.commitment import chunk_leaf
 from pol.state import canonical
 from pol.state.arrays import Array
@@ -41,12 +42,36 @@ def test_steps_are_not_hashed_and_what_stays_is_hashed_once(
         return chunk_leaf(chunk)
 
     monkeypatch.setattr(canonical, "chunk_leaf", counting)
+    canonical._header_leaf.cache_clear()
     reached = SlotState(tensors(1), tensors(2))
     for number in range(5):
         reached = reached.after({"global.a": tensors(3 + number)["a"]})
     assert not hashed
     reached.boundary(1, 5, ())
-    assert len(hashed) == 8  # three tensors and the header of each state
+    assert len(hashed) == 7  # three tensors of each state, and the header that both have
     hashed.clear()
     reached.after({"global.a": tensors(9)["a"]}).after({}).boundary(2, 7, ())
-    assert len(hashed) == 3  # one tensor and two headers
+    assert len(hashed) == 1
+
+
+def test_given_tensors_are_checked_and_outputs_are_not() -> None:
+    """A program's outputs were checked where they were computed. A given state may be that of another owner."""
+    infinite = {**tensors(1), "b": np.array([1, np.inf, 2], np.float32)}
+    negative = {**tensors(1), "b": np.array([1, -0.0, 2], np.float32)}
+    positive = {**tensors(1), "b": np.array([1, 0.0, 2], np.float32)}
+    local = tensors(2)
+    for reached in (
+        SlotState(infinite, local),
+        SlotState(local, infinite),
+        SlotState(local, local).with_local(infinite),
+    ):
+        for state in (reached, reached.after({"global.a": local["a"], "local.c": local["c"]})):
+            with pytest.raises(NotFinite, match="b"):
+                _ = state.root
+    changed = {"global.a": local["a"], "local.c": local["c"]}
+    assert SlotState(negative, local).after(changed).root == SlotState(positive, local).after(changed).root
+    assert SlotState(local, negative).after(changed).root == SlotState(local, positive).after(changed).root
+    output = SlotState(local, local).after({"local.b": positive["b"]})
+    assert output.with_local(positive).root == SlotState(local, positive).root
+    with pytest.raises(NotFinite, match="b"):
+        _ = output.with_local(infinite).root
