@@ -93,7 +93,9 @@ def _step(
 ) -> None:
     granter, grantee = pair
     now = chain.time_ns + NS  # of the next block
-    known = grants.get(pair)
+    before = known = grants.get(pair)
+    if before is not None and before.ends is not None and before.ends < chain.time_ns:
+        before = None  # removed at the end of an earlier block
     if known is not None and known.ends is not None and known.ends < now:
         del grants[pair]
         known = None
@@ -116,7 +118,10 @@ def _step(
             fee = number * UNIT
             fits = known is not None and known.allows(now, fee)
             tx = paid(chain, send(grantee, OTHER[grantee]), fee=fee, granter=granter)
-            assert (chain.check(tx).code == 0) is (chain.block(tx).tx_results[0].code == 0) is fits
+            # A transaction is checked at the time of the last block, in which the grant may have been in force.
+            is_taken = before is not None and before.allows(chain.time_ns, fee)
+            assert (chain.check(tx).code == 0) is is_taken
+            assert (chain.block(tx).tx_results[0].code == 0) is fits
             if known is not None and fits:
                 known.paid.append((now, fee))
                 spent[granter] += fee
@@ -125,7 +130,8 @@ def _step(
         case "take":
             tx = chain.tx(take(*pair))
             spent[granter] += tx.fee[0].amount
-            assert (chain.block(tx).tx_results[0].code == 0) is (known is not None)
+            # A grant that has just ended is removed at the end of the block.
+            assert (chain.block(tx).tx_results[0].code == 0) is (before is not None)
             grants.pop(pair, None)
         case "wait":
             chain.block(seconds=number * 15)
