@@ -46,24 +46,32 @@ def match(
     fills: list[Fill] = []
     unmatched: list[tuple[bytes, Histogram]] = []
     for order in queue[:orders_max]:
-        ranked = _ranked(order, rows, seed, clock)
-        if not ranked:
-            unmatched.append((order.order_id, _histogram(order, rows, clock)))
-            continue
-        bid, price = ranked[0].bid, ranked[0].bid.offer.price
-        bond = order.job_bond(price)
-        fill = Fill(
-            order.order_id,
-            bid.id,
-            bid.validator,
-            order.work,
-            price,
-            bond,
-            order.conditions.choose_tier(bid.offer.tiers),
-            order.order_id,
-        )
-        fills.append(fill)
-        rows = [_after(fill, row) for row in rows]
+        sold: list[Fill] = []
+        excluded = set(order.excluded)
+        for order_id in (order.order_id, *order.replicas):
+            asked = replace(order, excluded=tuple(sorted(excluded)))
+            ranked = _ranked(asked, rows, seed, clock)
+            if not ranked:
+                unmatched.append((order.order_id, _histogram(asked, rows, clock)))
+                sold = []
+                break
+            bid, price = ranked[0].bid, ranked[0].bid.offer.price
+            excluded.add(bid.validator)
+            sold.append(
+                Fill(
+                    order_id,
+                    bid.id,
+                    bid.validator,
+                    order.work,
+                    price,
+                    order.job_bond(price),
+                    order.conditions.choose_tier(bid.offer.tiers),
+                    order.order_id,
+                )
+            )
+        for fill in sold:
+            rows = [_after(fill, row) for row in rows]
+        fills += sold
     carried = tuple(order.order_id for order in queue[orders_max:])
     return Matched(tuple(fills), tuple(unmatched), carried)
 
