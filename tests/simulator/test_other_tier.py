@@ -41,7 +41,7 @@ class OtherMachine(HonestValidator):
 
 
 def in_tiers(setup: Setup, asked: tuple[tuple[str, ...], ...], offered: tuple[tuple[str, ...], ...]) -> Setup:
-    """Return a setup whose orders ask for these tiers in turn, and whose bids offer them in turn."""
+    """Return a setup whose orders ask for these tiers in turn, without replicas, and whose bids offer them in turn."""
     asking, offering = cycle(asked), cycle(offered)
     orders = tuple(
         replace(
@@ -49,6 +49,7 @@ def in_tiers(setup: Setup, asked: tuple[tuple[str, ...], ...], offered: tuple[tu
             message=replace(
                 plan.message,
                 conditions=replace(plan.message.conditions, tiers=next(asking)),
+                replicas=0,
             ),
         )
         for plan in setup.orders

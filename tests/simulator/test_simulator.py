@@ -124,7 +124,7 @@ def test_a_validator_that_cheats_costs_nobody_else_anything(cheat: type[HonestVa
 
 def test_who_hands_over_noise_sells_nothing() -> None:
     """Panels do not draw the chunk, so rounds are verified and providers paid; its own part and its bond are gone."""
-    setup = make_setup(2, Kind.HONEST, Shape(orders=12, spread=30))
+    setup = make_setup(3, Kind.HONEST, Shape(orders=12, spread=30))
     world = World(with_validators(setup, {"v1": NoiseSeller()}))
     world.run()
     answers = [world.order(order.order_id) for order in world.orders]
@@ -155,7 +155,7 @@ def test_who_forges_rounds_is_slashed_by_a_vote_after_its_orders_are_closed() ->
 
 def test_who_takes_its_results_early_gives_up_refunds() -> None:
     """A round that is not verified is served to nobody else; what becomes void of those that were taken is burnt."""
-    setup = make_setup(2, Kind.HONEST, Shape(orders=12, spread=30))
+    setup = make_setup(3, Kind.HONEST, Shape(orders=12, spread=30))
     orders = [replace(o, habits=replace(o.habits, early=at > 4)) for at, o in enumerate(setup.orders)]
     world = World(with_validators(replace(setup, orders=tuple(orders)), {"v1": Hider()}))
     world.run()
@@ -173,7 +173,7 @@ def test_who_takes_its_results_early_gives_up_refunds() -> None:
 
 
 def test_who_hands_over_noise_in_a_chunk_that_is_drawn_is_found_by_the_panel() -> None:
-    setup = make_setup(2, Kind.HONEST, Shape(orders=6, spread=30))
+    setup = make_setup(4, Kind.HONEST, Shape(orders=6, spread=30))
     world = World(with_validators(setup, {"v1": LocalNoiseSeller()}))
     world.run()
     answers = [world.order(order.order_id) for order in world.orders]
