@@ -69,6 +69,7 @@ PLAYED = {
     "consumer and provider": "consumer and provider",
     "two providers": "two providers",
     "two of seven validators": "validators",
+    "the validators of all replicas": "cluster",
     "a third of the stake": "validators",
     "a validator alone": "rejects a right share",
     "consumer and validator": "consumer and validator",
