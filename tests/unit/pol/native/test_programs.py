@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
@@ -193,7 +194,8 @@ def test_short_lines_are_sorted_as_python_sorts(seed: int) -> None:
     program = build(lambda b: b.output("global.y", b.node("argsort", b.input("global.x", dtype, shape), dim=dim)))
     for backend in BACK_ENDS:
         places = np.moveaxis(run(backend, program, x=x), dim, -1).reshape(-1, shape[dim])
-        for line, order in zip(np.moveaxis(x, dim, -1).reshape(-1, shape[dim]).tolist(), places.tolist(), strict=True):
+        lines: list[list[Any]] = np.moveaxis(x, dim, -1).reshape(-1, shape[dim]).tolist()
+        for line, order in zip(lines, places.tolist(), strict=True):
             # NaN is behind all numbers, and what is equal keeps its order
             keys = [(True, 0) if number != number else (False, number) for number in line]
             assert order == sorted(range(len(line)), key=keys.__getitem__)
