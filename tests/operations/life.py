@@ -49,7 +49,7 @@ SPOILT = 0.3
 STOPS = 0.05
 """Chance in a block that a validator stops a leg that has a verified round."""
 ATTESTS = 0.2
-"""Chance in a block that somebody asks for a credential."""
+"""Chance in a block that an account asks for a credential."""
 POLICY_NAME = "tpm"
 POLICY = Policy(
     technology="tpm",

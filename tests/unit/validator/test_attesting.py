@@ -192,14 +192,18 @@ def test_a_seat_reveals_only_when_all_have_committed_or_the_time_is_over(loop: L
     look = look_at(market)
     _, (commit,) = decide(key, LocalAttest(OK), look)
     assert isinstance(commit, SendTx)
+    (sent,) = commit.messages
+    assert isinstance(sent, MsgCommitVerdict)
     duty = duty_of(market)
-    committed = replace(duty, seat=replace(duty.seat, commitment=commit.messages[0].commitment))  # type: ignore[attr-defined]
+    committed = replace(duty, seat=replace(duty.seat, commitment=sent.commitment))
     early = replace(look, chain=replace(look.chain, attesting={key: committed}))
     assert decide(key, LocalAttest(OK), early) == (LocalAttest(OK), ())
     due = replace(early, chain=replace(early.chain, clock=duty.attestation.commits_end))
     _, (reveal,) = decide(key, None, due)
     assert isinstance(reveal, SendTx)
-    assert (reveal.messages[0].answer, reveal.by) == (OK, duty.attestation.reveals_end)  # type: ignore[attr-defined]
+    (shown,) = reveal.messages
+    assert isinstance(shown, MsgRevealVerdict)
+    assert (shown.answer, reveal.by) == (OK, duty.attestation.reveals_end)
 
 
 def test_a_seat_whose_commitment_is_of_another_daemon_reveals_nothing(loop: Loop) -> None:

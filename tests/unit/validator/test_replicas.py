@@ -1,4 +1,4 @@
-"""What a validator does about the replicas of its order: it keeps roots back, and shows traces that differ."""
+"""A validator of a replicated order keeps its roots back, and shows the traces that differ."""
 
 from dataclasses import replace
 

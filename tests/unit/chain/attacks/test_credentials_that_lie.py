@@ -93,7 +93,7 @@ def test_a_minority_of_liars_loses_and_decides_nothing() -> None:
     assert ended.verdict == AttestVerdict.REFUSED
     seats = market.attest_seats(CHEAT)
     assert [seat.cut for seat in seats] == [3 * ended.seat_fee] * 2 + [0] * 5
-    # More liars leave it undecided, and then nobody can tell who lied.
+    # More liars leave it undecided, and then the chain cannot tell who lied.
     market.chain.ok(market.attest(CHEAT))
     ended = market.judge(CHEAT, OK, OK, OK, *lies[3:])
     assert (ended.verdict, ended.granted) == (AttestVerdict.UNDECIDED, False)

@@ -44,7 +44,7 @@ def run(backend: NativeBackend, program: Program, **inputs: Array) -> Array:
 
 
 def shifts(program: Program) -> int:
-    """How many operations of chains shift; every other one divides."""
+    """Return the number of operations in chains that shift instead of dividing."""
     words = write_tape(program, SEED, grouped).words.tolist()
     at = count = 0
     while at < len(words):

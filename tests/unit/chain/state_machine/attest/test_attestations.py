@@ -275,7 +275,7 @@ CASES: list[tuple[tuple[AttestAnswer | None, ...], AttestVerdict, int, tuple[int
     ((OK, OK, AWAY), ACCEPTED, OK, (1, 1, 0)),
     ((OK, AWAY, AWAY), UNDECIDED, 0, (0, 0, 0)),
     ((AWAY, AWAY, AWAY), UNDECIDED, 0, (0, 0, 0)),
-    # An outage: nobody is cut.
+    # An outage: no seat is cut.
     ((OK, None, None), UNDECIDED, 0, (0, 0, 0)),
     ((None, None, None), UNDECIDED, 0, (0, 0, 0)),
 ]
