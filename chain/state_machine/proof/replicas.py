@@ -4,7 +4,7 @@ Each replica is an order of its own. Whatever may let one of them go on schedule
 them, which reviews them. A round that was closed has a panel that waits until the round is compared.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.tables import TALLIES
@@ -277,25 +277,14 @@ def _compare(ctx: Context, orders: list[Order], round: int, keys: list[RoundKey]
     """Compare a round that no other replica may confirm; return False if validators still have to show traces."""
     closed = (_get_closed(ctx.store, order, round) for order in orders)
     results = {each.order_id: _get_result(ctx, each) for each in closed if each is not None}
-    difference = DIFFERENCES.get(ctx.store, orders[0].first_replica, round)
-    if difference is None:
-        differing = _find_differing(results)
-        slot = find_slot([results[name] for name in differing]) if differing else None
-        if slot is not None:
-            _ask_traces(
-                ctx,
-                orders[0],
-                Difference(
-                    first=orders[0].first_replica,
-                    round=round,
-                    slot=slot,
-                    orders=tuple(sorted(differing)),
-                    until=ctx.clock + reveal_seconds(orders[0].params),
-                ),
-                results,
-            )
-            return False
-    elif not _end_difference(ctx, difference, results):
+    first = orders[0].first_replica
+    difference = DIFFERENCES.get(ctx.store, first, round)
+    if difference is not None and not _end_difference(ctx, difference, results):
+        return False
+    for slot, names in _find_differing(ctx, results):
+        until = ctx.clock + reveal_seconds(orders[0].params)
+        found = Difference(first=first, round=round, slot=slot, orders=names, until=until)
+        _ask_traces(ctx, orders[0], found, results)
         return False
     for key in keys:
         if key.order_id not in results:
@@ -314,17 +303,23 @@ def _get_result(ctx: Context, closed: Round) -> Result:
     )
 
 
-def _find_differing(results: dict[bytes, Result]) -> list[bytes]:
-    """Return the replicas that can be compared with the first one that another one contradicts, and this one; empty if
-    there is no contradiction.
+def _find_differing(ctx: Context, results: dict[bytes, Result]) -> Iterator[tuple[int, tuple[bytes, ...]]]:
+    """Yield the replicas that started from the same states and whose shares differ, with the first slot in which they
+    do. Replicas whose departures are known are left out.
     """
     for name, result in results.items():
         others = [other for known, other in results.items() if known != name]
-        if confirm(result, others) is False:
-            return [
-                known for known, other in results.items() if not other.closed.late and other.opening == result.opening
-            ]
-    return []
+        is_known = any(True for _ in DEPARTURES.keys(ctx.store, *result.closed.key))
+        if is_known or confirm(result, others) is not False:
+            continue
+        group = {
+            known: other
+            for known, other in results.items()
+            if not other.closed.late and other.opening == result.opening
+        }
+        slot = find_slot(list(group.values()))
+        if slot is not None:
+            yield slot, tuple(sorted(group))
 
 
 def _decide(ctx: Context, result: Result, others: list[Result]) -> None:

@@ -500,6 +500,26 @@ def test_one_replica_of_three_that_is_wrong_stands_alone() -> None:
         assert (AuditKind.SEGMENT, 0, 0) in [(place.kind, place.slot, place.segment) for place in places]
 
 
+def test_two_pairs_that_differ_in_one_round_both_show_their_traces() -> None:
+    """They started from other states, because they had differed before. Each pair departs at a place of its own."""
+    market, orders = run(4)
+    works = {orders[2]: ("other",), orders[3]: ("other",)}
+    for order_id in orders:
+        commit(market, order_id, *works.get(order_id, ()))
+    for order_id in orders:
+        close(market, order_id, **({"next_root": b"n" * 32} if order_id in works else {}))
+    market.chain.block()
+    for order_id in orders:
+        market.chain.ok(show_message(market, order_id))
+    market.chain.block()
+    train(market, orders, {orders[1]: ("wrong",), orders[3]: ("right", "wrong")})
+    for slot, pair in ((0, orders[:2]), (1, orders[2:])):
+        for order_id in pair:
+            market.chain.ok(show_message(market, order_id, slot=slot, round=1))
+        market.chain.block()
+    assert outcomes(market)[-4:] == [Comparison.DIFFERENT] * 4
+
+
 def test_without_a_dispute_panels_are_drawn_as_rarely_as_in_sampled() -> None:
     """Over many rounds, some have a panel and some have none; those without are paid without an audit fee."""
     market = make_market("v0", "v1")
