@@ -154,7 +154,7 @@ class Quote(Shown):
         """Return the reason why no bid fits, and a remedy. ``asker`` selects the form of commands in the remedy."""
         if self.few:
             found = len({bid.validator for bid in self.few})
-            reason = f"only {found} validators have bids that fit, but the order has {self.replicas} replicas"
+            reason = f"the order needs bids of {self.replicas} validators, and those that fit are of {found}"
             return reason, "use fewer replicas or another tier, or wait for more bids"
         return explain(
             self.match.unmatched,

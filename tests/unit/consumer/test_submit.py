@@ -242,7 +242,7 @@ def test_a_quote_with_replicas_needs_a_bid_of_so_many_validators(job: Job) -> No
     node.bids = (standing(700), replace(standing(800), id=b"b" * 32))
     offer = quote(node, job, asked)
     assert offer.winners == ()
-    assert offer.explain()[0] == "only 1 validators have bids that fit, but the order has 2 replicas"
+    assert offer.explain()[0] == "the order needs bids of 2 validators, and those that fit are of 1"
     node.bids = (*node.bids, replace(standing(900), id=b"c" * 32, validator="w"))
     offer = quote(node, job, asked)
     assert [bid.offer.price for bid in offer.winners] == [700, 900]
