@@ -20,7 +20,7 @@ from pol.job.document import BATCH_NUMBER, STEP
 from pol.job.load import LoadedJob
 from pol.rules.commitment import boundary_root
 from pol.rules.schedule import batch_number
-from pol.state.arrays import Array, State, dtype_name
+from pol.state.arrays import NUMPY_DTYPES, Array, State, dtype_name
 from pol.state.canonical import NOTHING_KNOWN, StateTree, freeze, state_tree
 from pol.state.held import Held, HeldState, on_host, state_on_host
 from pol.values import TensorSpec, mean_metrics
@@ -83,6 +83,11 @@ class SlotState:
             state = self.local_state if part else self.global_state
             tree = self._trees[part] = state_tree(state, self._known[part], self._outputs[part])
         return tree
+
+    @property
+    def known_local_leaves(self) -> Leaves:
+        """The hashes of the chunks of those tensors of the local state that were hashed before."""
+        return self._leaves(1)
 
     def _leaves(self, part: int) -> Leaves:
         """Return the hashes that are known of the global state (part 0) or the local state (part 1)."""
@@ -163,7 +168,9 @@ def _has_tensors(state: State, specs: Sequence[TensorSpec]) -> bool:
         return False
     for spec in specs:
         array = state.get(spec.name)
-        if array is None or array.shape != spec.shape or dtype_name(array, spec.name) != spec.dtype:
+        if array is None or array.shape != spec.shape:
+            return False
+        if array.dtype is not NUMPY_DTYPES[spec.dtype] and dtype_name(array, spec.name) != spec.dtype:
             return False
     return True
 

@@ -36,13 +36,14 @@ def closed(end: SlotState, outputs: dict[str, Array]) -> UpdateResult:
         if part == UPDATE:
             update[tensor] = array
         elif part == LOCAL:
-            local[name] = array
-    after = end.after(local)
+            local[tensor] = array
+    local_out = {**end.local_state, **local}
+    known = {name: leaves for name, leaves in end.known_local_leaves.items() if name not in local}
     return UpdateResult(
         update=update,
         update_root=state_tree(update, canonical=update).root,
-        local_out=after.local_state,
-        local_out_root=after.local_tree.root,
+        local_out=local_out,
+        local_out_root=state_tree(local_out, known, canonical=local).root,
     )
 
 

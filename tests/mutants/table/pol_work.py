@@ -116,7 +116,7 @@ MUTANTS = (
         "residue-lost",
         "a slot continues without what it has not sent",
         "pol/work/updates/coded.py",
-        "        local_out=after.local_state,\n",
+        "        local_out=local_out,\n",
         "        local_out=end.local_state,\n",
         (f"{CODED}::test_the_last_boundary_has_the_local_state_before_close",),
     ),
