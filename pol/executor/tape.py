@@ -376,6 +376,8 @@ class _Writer:
         # The outputs of a program, which chains write in canonical form.
         self._numbers: dict[str, int] = {}
         self._names: dict[int, list[str]] = {}
+        # Views between these outputs and the values whose elements they have.
+        self._showing: set[int] = set()
         # The outputs of a body, each with the place where it must be written.
         self._wanted: dict[int, Strided] = {}
         self._readers: dict[int, list[int]] = {}
@@ -401,7 +403,23 @@ class _Writer:
     def name(self, name: str, number: int) -> None:
         """Add the output ``name``. ``number`` is its position among the outputs."""
         self._numbers[name] = number
-        self._names.setdefault(self.program.outputs[name], []).append(name)
+        shown = self.program.outputs[name]
+        while self._has_same_elements(shown):
+            self._showing.add(shown)
+            (shown,) = self._node(shown).args
+        self._names.setdefault(shown, []).append(name)
+
+    def _has_same_elements(self, number: int) -> bool:
+        """Return whether a value is a view with all elements of its operand, in the same order."""
+        if number < self.program.first_node:
+            return False
+        node = self._node(number)
+        is_whole = node.op == "slice" and self._type(node.args[0]).elements == self._type(number).elements
+        return node.op == "reshape" or is_whole
+
+    def _only_shows(self, number: int) -> bool:
+        """Return whether a value is a view that is not read, because outputs show its operand in another shape."""
+        return number in self._showing and all(map(self._only_shows, self._readers.get(number, ())))
 
     # --- values ---
 
@@ -504,12 +522,13 @@ class _Writer:
 
     def put_out(self) -> None:
         """Write the instructions for the outputs that no chain writes."""
-        for number, names in self._names.items():
+        for names in self._names.values():
             for name in names:
+                number = self.program.outputs[name]
                 strided = self._value(number)
                 self._emit_chain(
                     [strided],
-                    [(self._output(name), number)],
+                    [(self._output(name, number), number)],
                     0,
                     [self._leaving(name, number, 0, 1)],
                 )
@@ -813,7 +832,7 @@ class _Writer:
         wanted = [
             number
             for number in group
-            if number in self._names or number in self._wanted or not members.issuperset(self._readers.get(number, ()))
+            if number in self._names or number in self._wanted or self._is_read(number, members)
         ]
         shape = self._type(group[0]).shape
         # Outputs of the program and values that have a place already must be in C order.
@@ -829,7 +848,7 @@ class _Writer:
             for at, (name, number) in enumerate(leaving)
         ]
         targets = [(self._value(number), number) for number in wanted]
-        targets += [(self._output(name), number) for name, number in leaving]
+        targets += [(self._output(name, number), number) for name, number in leaving]
         self._emit_chain(operands, targets, inside, steps, order)
 
     def _emit_chain(
@@ -915,8 +934,13 @@ class _Writer:
         of = _TYPES[self._type(number).dtype]
         return [_OUTPUT, of, register, register, register, target, self._numbers[name]]
 
-    def _output(self, name: str) -> Strided:
-        value = self._type(self.program.outputs[name])
+    def _is_read(self, number: int, members: Collection[int]) -> bool:
+        """Return whether a node outside of a chain with the nodes ``members`` reads a value of the chain."""
+        return any(reader not in members and not self._only_shows(reader) for reader in self._readers.get(number, ()))
+
+    def _output(self, name: str, number: int) -> Strided:
+        """Return the place of an output, in the shape of the value ``number``, which has the output's elements."""
+        value = self._type(number)
         base = FIRST_INPUT + len(self.program.inputs) + self._numbers[name]
         return in_order(base, ITEM_SIZE[value.dtype], value.shape)
 

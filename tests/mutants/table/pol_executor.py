@@ -101,6 +101,14 @@ MUTANTS = (
         ("tests/unit/pol/executor/test_fusion.py",),
     ),
     Mutant(
+        "shown-but-read",
+        "a chain does not write a value that is read through a view of which there are outputs, too",
+        "pol/executor/tape.py",
+        "        return number in self._showing and all(map(self._only_shows, self._readers.get(number, ())))\n",
+        "        return number in self._showing\n",
+        ("tests/unit/pol/executor/test_fusion.py",),
+    ),
+    Mutant(
         "shifts-for-any-divisor",
         "a chain shifts instead of dividing by 0 or by -2^63",
         "pol/executor/tape.py",

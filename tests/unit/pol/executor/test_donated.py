@@ -36,7 +36,7 @@ def updates(rng: np.random.Generator) -> Program:
     values = [builder.input(name, "f32", (SIDE, SIDE)) for name in NAMES]
     for _ in range(int(rng.integers(0, 9))):
         first, second = (values[int(at)] for at in rng.integers(0, len(values), 2))
-        kind = rng.integers(0, 6)
+        kind = rng.integers(0, 7)
         if kind == 0:
             values.append(builder.node("permute", first, dims=[1, 0]))
         elif kind == 1:
@@ -45,6 +45,9 @@ def updates(rng: np.random.Generator) -> Program:
             total = builder.node("sum", first, dims=[1], keepdim=True)
             columns = builder.node("broadcast", total, shape=[SIDE, SIDE])
             values.append(builder.node("add", columns, second))
+        elif kind == 6:
+            flat = builder.node(str(rng.choice(UNARY)), builder.node("reshape", first, shape=[SIDE * SIDE]))
+            values.append(builder.node("reshape", flat, shape=[SIDE, SIDE]))
         elif kind == 3:
             values.append(builder.node(str(rng.choice(UNARY)), first))
         else:

@@ -189,6 +189,52 @@ def test_what_lies_in_another_order_is_not_copied() -> None:
     assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
 
 
+@pytest.mark.parametrize("shown", ["whole", "twice", "itself too", "part", "read", "read in between", "turned"])
+def test_an_output_in_another_shape_is_written_by_its_chain(shown: str) -> None:
+    """It needs no place of its own, unless the value is also read in another way."""
+
+    def make(b: ProgramBuilder) -> None:
+        x = b.input("global.x", "f32", (40, 6))
+        y = b.node("sub", b.node("mul", x, x), x)
+        flat = b.node("reshape", y, shape=[240])
+        same = b.node("slice", flat, starts=[0], stops=[240], steps=[1])
+        b.output("global.a", b.node("reshape", same, shape=[60, 4]))
+        if shown == "twice":
+            b.output("global.b", b.node("reshape", y, shape=[6, 40]))
+        elif shown == "itself too":
+            b.output("global.b", y)
+        elif shown == "part":
+            b.output("global.b", b.node("slice", flat, starts=[7], stops=[240], steps=[3]))
+        elif shown == "read":
+            b.output("global.b", b.node("sum", y, dims=[1], keepdim=False))
+        elif shown == "read in between":
+            b.output("global.b", b.node("argsort", flat, dim=0))
+        elif shown == "turned":
+            b.output("global.b", b.node("permute", y, dims=[1, 0]))
+
+    program = build(make)
+    inputs = {"global.x": floats(40, 6)}
+    assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
+    assert (write_tape(program, 7, grouped).arena == 0) == (shown == "whole")
+
+
+def test_a_body_writes_what_it_shows_in_another_shape() -> None:
+    body = ProgramBuilder()
+    h, x = body.input("carry.0", "f32", (6,)), body.input("sequence.0", "f32", (2, 3))
+    after = body.node("mul", h, body.node("reshape", x, shape=[6]))
+    body.output("carry.0", after)
+    body.output("stacked.0", body.node("reshape", body.node("neg", after), shape=[3, 2]))
+
+    def make(b: ProgramBuilder) -> None:
+        given = b.input("global.h", "f32", (6,)), b.input("global.x", "f32", (4, 2, 3))
+        whole = b.node("repeat", *given, body=body.build(), count=4, reverse=False)
+        b.output("global.y", b.node("reshape", whole, shape=[5, 6]))
+
+    program = build(make)
+    inputs = {"global.h": floats(6), "global.x": floats(4, 2, 3, seed=1)}
+    assert outcome(native(), program, inputs) == outcome(get("numpy"), program, inputs)
+
+
 def test_a_chain_has_an_end() -> None:
     def make(b: ProgramBuilder) -> None:
         x = b.input("global.x", "f32", (4,))
