@@ -969,13 +969,13 @@ class Performer:
             if seat.stage != panel.stage or seat.commitment or (panel_key, seat.number) in self._shown:
                 continue
             try:
-                if self._show_seat(work, panel, seat):
+                if self._show_seat(work, panel, seat, with_ends=claims.shows_ends(order, panel)):
                     self._shown.add((panel_key, seat.number))
             except ClusterError as error:
                 _log.info("%s: seat %s: %s; trying again", name_of(key), seat.validator, error)
         return ActionResult(pause=_STAND_SECONDS)
 
-    def _show_seat(self, work: ShareWork, panel: Panel, seat: PanelSeat) -> bool:
+    def _show_seat(self, work: ShareWork, panel: Panel, seat: PanelSeat, *, with_ends: bool) -> bool:
         """Send the openings of a seat's places, with their blobs; return whether the seat has taken all of them."""
         key = work.key
         client = self._seat_link(seat.validator).client()
@@ -995,7 +995,8 @@ class Performer:
             )
 
         for number in seat.places:
-            opening = claims.place_opening(panel.places[number].place, leaves, files, put)
+            place = panel.places[number].place
+            opening = claims.place_opening(place, leaves, files, put, with_end=with_ends)
             shown = ShownPlace(
                 order_id=panel.order_id,
                 leg=panel.leg,

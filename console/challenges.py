@@ -114,3 +114,5 @@ def _claim(claim: Finding | None) -> str:
             return f"that the job stops there after {claim.step} steps"
         case AnswerKind.UNAVAILABLE:
             return "that the validator does not serve it"
+        case AnswerKind.WITHIN | AnswerKind.OUTSIDE:
+            return f"that the result is {claim.kind.name.lower()} the thresholds"

@@ -56,6 +56,7 @@ from domain.proof.events import (
     PlaceRuled,
     ResultMissed,
     ResultRuled,
+    ReviewSpared,
     RoundClosed,
     RoundStopped,
     RoundVerified,
@@ -813,6 +814,10 @@ class OrderStory:
     def _(self, change: StageEnded) -> None:
         stage = self._panel(change.panel).stages[-1]
         stage.ended, stage.wanted = True, sum(change.wanted)
+
+    @_take.register
+    def _(self, change: ReviewSpared) -> None:
+        self._panel(change.panel).stages[-1].wanted = 0
 
     def _seat(self, key: PanelKey, auditor: str, stage: int) -> SeatStory:
         return next(seat for seat in self._panel(key).seats if (seat.validator, seat.stage) == (auditor, stage))

@@ -533,7 +533,8 @@ class OpeningRequest:
     """A seat's request for the values with which it recomputes an audit place.
 
     ``place_index`` is the number of the place in the panel, which decides a ``dispute`` or, if that is 0, audits the
-    round.
+    round. If ``end``, the seat has committed and asks for the states at the end of a segment: those of the provider or,
+    from a validator with a seat of an earlier stage, those that this seat computed itself.
     """
 
     order_id: Hash
@@ -541,6 +542,7 @@ class OpeningRequest:
     round: Annotated[int, Range(0, ROUNDS_MAX - 1)]
     place_index: Annotated[int, Range(0, 1023)]
     dispute: Bits = 0
+    end: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -301,6 +301,7 @@ class ValidatorDaemon:
             ledger=ledger,
             blobs=blobs,
             jobs=jobs,
+            scratch=self._scratch,
             run=self._run_for_seat,
             engine=self._config.engine,
             connect=self._link,

@@ -38,7 +38,7 @@ from pol.rules.delivery import largest_delivery
 from pol.rules.inclusion import count_witnesses, is_asking, is_included, task_sign_bytes
 from pol.rules.panels import audit_price
 from pol.rules.schedule import share_segments, share_work
-from pol.rules.tiers.table import least_multiple
+from pol.rules.tiers.table import least_multiple, tier_of
 
 INCLUDE_SECONDS, INCLUDE_SECONDS_MIN, INCLUDE_PART = 60, 10, 4
 """Chain seconds before a task's deadline at which a provider includes a share that is not on chain: a part of the time
@@ -437,24 +437,36 @@ def standing_panel(order: OrderResponse, task: ShareKey, provider: str) -> Panel
     return next((known for known in order.panels if known.key == panel and not known.is_settled), None)
 
 
+def shows_ends(order: OrderResponse, panel: Panel) -> bool:
+    """Return whether the seats of a panel need the end states of its segments, because they compare them."""
+    leg = order.leg(panel.leg)
+    return leg is not None and tier_of(leg).hardware
+
+
 def place_opening(
-    place: AuditPlace, leaves: Sequence[TraceLeaf], files: tuple[PayloadFile, ...], put: Callable[[int], OpenedState]
+    place: AuditPlace,
+    leaves: Sequence[TraceLeaf],
+    files: tuple[PayloadFile, ...],
+    put: Callable[[int], OpenedState],
+    *,
+    with_end: bool = False,
 ) -> AuditOpening:
     """Return the opening of a place of a share, for a seat that recomputes it.
 
     ``leaves`` are those of the share's trace, without paths. ``put`` sends the states of a boundary, and returns them
-    as part of an opening.
+    as part of an opening. If ``with_end``, a segment is opened with its end states, unless the share stops in it.
     """
     hashes = leaf_hashes(leaves)
     is_update = place.kind is AuditKind.UPDATE
     ends = (0, len(leaves)) if is_update else (place.segment, place.segment + 1)
     inside = (index for index in ends if 0 < index <= len(leaves))
+    shown = ends if is_update or (with_end and ends[1] <= len(leaves)) else ends[:1]
     return AuditOpening(
         ready=True,
         retry_after_ms=0,
         payload=files,
         leaves=tuple(replace(leaves[index - 1], path=merkle_path(hashes, index - 1)) for index in inside),
-        states=tuple(put(index) for index in (ends if is_update else ends[:1])),
+        states=tuple(put(index) for index in shown),
         updates=(),
         local_out=None,
     )

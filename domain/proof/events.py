@@ -526,7 +526,7 @@ class StageOpened(Change):
 class StageEnded(Change):
     """A stage of a panel ended. ``wanted`` has the number of new seats in the next stage for each group of places.
     ``repeats`` is true if the next stage has the same seats again, because fewer than half of them answered.
-    ``last_next`` is true if the next stage is the last one.
+    ``last_next`` is true if the next stage is the last one. ``review`` says whether a review may follow.
     """
 
     KIND: ClassVar[str] = "panel.stage_ended"
@@ -535,6 +535,15 @@ class StageEnded(Change):
     wanted: tuple[int, ...]
     repeats: bool
     last_next: bool
+    review: int
+
+
+@dataclass(frozen=True, slots=True)
+class ReviewSpared(Change):
+    """The seed of a panel's next stage drew no review of the stage before, whose places are ruled next."""
+
+    KIND: ClassVar[str] = "panel.review_spared"
+    panel: PanelKey
 
 
 @dataclass(frozen=True, slots=True)

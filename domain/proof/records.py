@@ -369,6 +369,8 @@ class AnswerKind(IntEnum):
     FINISHED = 1  # the answer has root and digest of the recomputed values
     STOPPED = 2  # the job has no next state there: a value is not finite, or an index is out of range
     UNAVAILABLE = 3  # a blob that is needed was not served in time
+    WITHIN = 4  # the provider's end state is within the thresholds of the seat's own; the digest is the own root
+    OUTSIDE = 5  # the provider's end state is outside of them; the digest is the own root
 
 
 @dataclass(frozen=True, slots=True)
@@ -412,6 +414,14 @@ class PanelState(IntEnum):
     OPEN = 3  # the seats of a stage commit and reveal
     DECIDED = 4  # every place has a ruling, or a ruling against the chain can be appealed
     SETTLED = 5  # it is over and its seats are paid
+
+
+class Review(IntEnum):
+    """Whether a decided stage of a panel waits for the draw of a further seat that reviews the states of its seats."""
+
+    NONE = 0  # there is no such draw
+    WAITS = 1  # the seed of the next stage says whether the stage is reviewed
+    SPARED = 2  # the stage is not reviewed, and its places are ruled next
 
 
 @dataclass(frozen=True, slots=True)
@@ -462,6 +472,7 @@ class Panel:
     earlier_seeds: Annotated[
         tuple[Hash, ...], Length(0, STAGES_MAX)
     ] = ()  # seeds of the stages before, the first first
+    review: Review = Review.NONE
 
     @property
     def key(self) -> PanelKey:
@@ -522,6 +533,9 @@ class SeatAnswer:
     ``step`` is the inner step at which the job stopped, 0 for an aggregation. ``digest`` covers the recomputed values
     (:func:`pol.rules.tiers.answers.answer_digests`) with the seed of the seat's stage. ``earlier`` has the digests with
     the seeds of the earlier stages, which show whose digests were right there. Both are empty for ``UNAVAILABLE``.
+
+    In a tier that compares states, ``digest`` is the root of the seat's own end state, also if the provider's end state
+    was ``UNAVAILABLE``, and ``earlier`` has remarks about the seats of earlier stages (:mod:`pol.rules.tiers.remarks`).
     """
 
     place: Annotated[int, Range(0, ANSWERS_MAX - 1)]  # the place's number in the panel

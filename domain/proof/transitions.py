@@ -57,7 +57,7 @@ PANEL_STEPS: Transitions[PanelState] = Transitions(
         PanelStep.BEGIN: Transition((PanelState.WAITING,), PanelState.DRAWING),
         PanelStep.DRAW: Transition((PanelState.DRAWING,), PanelState.OPEN),
         PanelStep.GO_ON: Transition((PanelState.OPEN,), PanelState.DRAWING),
-        PanelStep.DECIDE: Transition((PanelState.OPEN,), PanelState.DECIDED),
+        PanelStep.DECIDE: Transition((PanelState.OPEN, PanelState.DRAWING), PanelState.DECIDED),
         PanelStep.RULE: Transition((PanelState.DRAWING, PanelState.DECIDED), PanelState.DECIDED),
         PanelStep.APPEAL: Transition((PanelState.DECIDED,), PanelState.DRAWING),
         PanelStep.PAY: Transition((PanelState.DECIDED,), PanelState.SETTLED),

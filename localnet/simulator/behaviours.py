@@ -17,6 +17,7 @@ from domain.proof.records import AnswerKind, SeatAnswer, ShareState
 from link.handover import Sealed
 from localnet.simulator.memory_chain import digest
 from localnet.simulator.training import Job, noise
+from validator.decide.actions import ReviewedSeat
 from validator.decide.admission import NEWCOMER_ROUNDS, NEWCOMER_ROUNDS_MAX, Backing
 from validator.decide.duties import Duty
 from validator.decide.plan import FreeProvider
@@ -237,6 +238,22 @@ class HonestValidator:
         """Return whether an auditor gets an answer."""
         del daemon, auditor
         return True
+
+    def serves_own(self, daemon: "ValidatorActor", caller: str) -> bool:
+        """Return whether it serves the end states that it computed as a seat to a seat of a later stage."""
+        del daemon, caller
+        return True
+
+    def remarks(
+        self,
+        daemon: "ValidatorActor",
+        outside: list[ReviewedSeat],
+        unserved: list[ReviewedSeat],
+        reviewed: tuple[ReviewedSeat, ...],
+    ) -> tuple[list[ReviewedSeat], list[ReviewedSeat]]:
+        """Return the seats of earlier stages of which it says that their states are outside, or were not served."""
+        del daemon, reviewed
+        return outside, unserved
 
     def serves_challenger(self, daemon: "ValidatorActor", caller: str) -> bool:
         """Return whether a possible challenger gets an answer."""

@@ -45,7 +45,8 @@ def _root(
     (share,) = shares
     pairs = [(state.global_state.sha256, state.local_state.sha256) for state in opening.states]
     # Nothing that does not hash to its leaf ever reaches a seat.
-    opened = boundary_root(*pairs[-1], opening.states[-1].metrics)
+    at = -1 if place.kind is AuditKind.UPDATE else 0
+    opened = boundary_root(*pairs[at], opening.states[at].metrics)
     if place.kind is AuditKind.UPDATE or place.segment:
         assert opened == opening.leaves[0].boundary_root
     else:

@@ -36,4 +36,4 @@ def compute_panel_fee(order: Order, leg: Leg, groups: int) -> int:
     """
     if not groups:
         return 0
-    return panel_fee(served_terms(order.terms, leg), order.params, leg.price, groups)
+    return panel_fee(served_terms(order.terms, leg), tier_of(leg).paid(order.params), leg.price, groups)

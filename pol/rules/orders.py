@@ -118,7 +118,7 @@ def least_deposit(terms: JobTerms, price_limit: int, params: Params, tiers: Sequ
     """Return the least deposit that an order needs (``uassay``). It is at least ``order_min``.
 
     The deposit must pay for all work at the price limit, and for the least audit fee of each round in the most
-    expensive of ``tiers``. If ``tiers`` is empty, the order allows all tiers.
+    expensive of ``tiers``. If ``tiers`` is empty, those count in which a bid may serve an order that names none.
     """
     audits = terms.rounds * highest_floor(tiers, terms, price_limit, params.for_order())
     work = price_ceil(total_work(terms), price_limit)

@@ -235,7 +235,7 @@ def draw_places(
     population = sum(extent.begun(stopped) for extent in shares)
     count = segments - 1 if fixed.kind is AuditKind.SEGMENT else segments
     numbers = draw(hash_fields("assay/panel/segments", seed), population, count)
-    return (*places, *(_segment(shares, number, stopped) for number in numbers))
+    return (*places, *(segment_at(shares, number, stopped) for number in numbers))
 
 
 def draw_chunk(seed: bytes, layout: ChunkLayout) -> AuditPlace | None:
@@ -280,7 +280,8 @@ def _has_update(extent: ShareExtent) -> bool:
     return extent.stop is None or extent.stop.kind is AuditKind.UPDATE
 
 
-def _segment(shares: Sequence[ShareExtent], number: int, stopped: AuditPlace | None) -> AuditPlace:
+def segment_at(shares: Sequence[ShareExtent], number: int, stopped: AuditPlace | None) -> AuditPlace:
+    """Return the segment with a number among those that the shares began, without the place of the stop."""
     for extent in shares:
         if number < extent.begun(stopped):
             return AuditPlace(kind=AuditKind.SEGMENT, slot=extent.slot, issue=extent.issue, segment=number)

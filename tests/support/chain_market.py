@@ -69,8 +69,7 @@ from pol.rules.orders import handover_seconds
 from pol.rules.schedule import first_step, is_handover, share_segments
 from pol.rules.stands import stand_until
 from pol.rules.stops import find_stop, stop_step
-from pol.rules.tiers.answers import answer_commitment
-from pol.rules.tiers.table import least_multiple
+from pol.rules.tiers.table import least_multiple, tier_of
 from tests.support.chain_harness import CHAIN_ID, UNPROVEN, Chain, make_genesis, pub_key, sign
 
 digest = memory_chain.digest
@@ -624,7 +623,8 @@ class Market:
         self, order_id: bytes, round: int, auditor: str, answers: tuple[SeatAnswer, ...]
     ) -> MsgCommitAnswer:
         panel = self.panel(order_id, round)
-        made = answer_commitment(CHAIN_ID, panel.key, panel.stage, auditor, digest("salt", auditor), answers)
+        commit = tier_of(self.leg(order_id)).commitment
+        made = commit(CHAIN_ID, panel.key, panel.stage, auditor, digest("salt", auditor), answers)
         return MsgCommitAnswer(auditor, panel.order_id, panel.leg, panel.round, panel.stage, made, panel.dispute)
 
     def reveal_answer(

@@ -13,7 +13,7 @@ from unittest.mock import patch
 from domain.amount import BPS
 from domain.market.records import JobTerms
 from domain.order_params import OrderParams
-from domain.proof.records import Finding
+from domain.proof.records import Finding, SeatAnswer
 from pol.rules.tiers import table
 from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import Description, Tier
@@ -26,7 +26,7 @@ def _first(finding: Finding) -> Finding:
     return replace(finding, root=finding.root[:COUNTS])
 
 
-def _nothing(_: bytes) -> bytes:
+def _nothing(_: SeatAnswer, __: bytes) -> bytes:
     """Digests cover every byte of a state, so honest seats of this tier have different ones."""
     return b""
 

@@ -291,6 +291,46 @@ class ReplayPlace:
 
 
 @dataclass(frozen=True, slots=True)
+class ReviewedSeat:
+    """A seat of an earlier stage that has to serve its own end state of a segment, which has a ``root``.
+
+    ``number`` is its number among the seats of its stage with this place, counted from 0.
+    """
+
+    validator: str
+    stage: int
+    number: int
+    root: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CompareStates:
+    """The action that compares the end states of a segment with the seat's own, once the seat has committed.
+
+    ``claim`` is the root of the provider's end state. It is empty if the job stops in the segment, according to the
+    chain. If ``shown``, the provider stands for its share, and has sent this state with the opening. Seats of earlier
+    stages may take until ``ask_until`` (chain seconds) to serve their states, and the winner until ``until``.
+    """
+
+    lane: ClassVar = Lane.AUDIT
+    key: str
+    seat: SeatKey
+    index: int
+    number: int  # the place's number in the panel
+    place: AuditPlace
+    winner: str
+    shares: tuple[Share, ...]
+    global_in: bytes
+    claim: bytes
+    reviewed: tuple[ReviewedSeat, ...]
+    ask_until: int
+    until: int
+    tier: str
+    stages: int  # number of stages before the seat's own
+    shown: bool = False
+
+
+@dataclass(frozen=True, slots=True)
 class MirrorPlace:
     """The action that fetches the opening and the blobs of a place from the winner, for the seats of its panel.
 
@@ -497,6 +537,7 @@ Action = (
     | AskOpening
     | LoadAudited
     | ReplayPlace
+    | CompareStates
     | MirrorPlace
     | RebuildChunk
     | FindResult

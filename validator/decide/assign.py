@@ -10,7 +10,7 @@ from domain.proof.reasons import ShareReason
 from pol.rules.cover import is_covered
 from pol.rules.lots import draw
 from pol.rules.schedule import segment_work, share_segments, share_work
-from pol.rules.tiers.table import least_multiple
+from pol.rules.tiers.table import least_multiple, tier_of
 from validator.decide.admission import UNCOVERED, Backing
 from validator.decide.initial import initial_state
 from validator.decide.pace import paced, unshown
@@ -226,9 +226,13 @@ def anchors_of(view: View, leg: Leg) -> tuple[int, ...]:
     the segment's initial state in time, from the nearest boundary before the segment. Therefore two neighbouring
     boundaries are near enough for this machine to recompute the segments between them in a part of the window. But
     there are at most ``ANCHORS_MAX`` boundaries.
+
+    No one can recompute hardware arithmetic bit by bit, so a share in a tier with it delivers all its boundaries.
     """
     order = view.on_chain.order
     count = share_segments(order.terms)
+    if tier_of(leg).hardware:
+        return tuple(range(1, count))
     seconds = min(RECOMPUTE_SECONDS, order.window // WINDOW_PART)
     every = seconds * leg.slot_speed // (RECOMPUTE_SLACK * segment_work(order.terms))
     every = max(every, ceil_div(count, ANCHORS_MAX + 1))

@@ -17,6 +17,7 @@ from link.types import (
     AuditOpening,
     BlobRef,
     DeliveryOffer,
+    OpenedState,
     PayloadFile,
     ShareDelivery,
     ShareSubmission,
@@ -329,6 +330,9 @@ class Recomputed:
     digest: bytes = b""
     step: int = 0
     earlier: tuple[bytes, ...] = ()
+    # In a tier that compares states: the metrics at the seat's own end state, and whether a step before it failed.
+    metrics: tuple[int, ...] = ()
+    stopped: bool = False
 
 
 def finished(root: bytes, digests: Sequence[bytes]) -> Recomputed:
@@ -340,6 +344,18 @@ def stopped(digests: Sequence[bytes], step: int = 0) -> Recomputed:
     """Return the result of a place at which the job stopped. The last of the ``digests`` is of the seat's stage."""
     kind = AnswerKind.STOPPED
     return Recomputed(fault="", kind=kind, root=b"", digest=digests[-1], step=step, earlier=tuple(digests[:-1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Compared:
+    """The result of comparing the end states of a segment with the seat's own, in a tier that does so.
+
+    ``kind`` is WITHIN or OUTSIDE, or UNAVAILABLE if the provider's state was not served. ``remarks`` are about the
+    seats of each earlier stage (:mod:`pol.rules.tiers.remarks`).
+    """
+
+    kind: AnswerKind
+    remarks: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -359,6 +375,8 @@ class SeatPlace:
     once the opening was found to agree with the chain. From then on, it is stored without its payload. ``lacking`` is
     the digest of a blob that has not arrived. ``served`` is True once all blobs have arrived, and ``served_at`` is the
     chain second at which the daemon noticed that. ``unavailable`` is the reason why the place will not be recomputed.
+    In a tier that compares states, ``kept`` are the end states that this validator computed, and ``compared`` is what
+    followed from them.
     """
 
     opening: AuditOpening | None = None
@@ -369,6 +387,8 @@ class SeatPlace:
     found: Recomputed | None = None
     unavailable: str = ""
     helper: str = ""
+    kept: OpenedState | None = None
+    compared: Compared | None = None
 
     @property
     def is_open(self) -> bool:
@@ -378,13 +398,17 @@ class SeatPlace:
 
 @dataclass(frozen=True, slots=True)
 class SealedAnswers:
-    """The final answers of a seat, with the salt of their commitment. Nothing that arrives later changes them."""
+    """The answers of a seat, with the salt of their commitment. Nothing that arrives later changes them.
+
+    In a tier that compares states, they are not final before the states are compared, which the commitment allows.
+    """
 
     salt: bytes
     answers: tuple[SeatAnswer, ...]
     leaves: tuple[ShownLeaf, ...]
     commitment: bytes
     agreed: bool  # all results agree with the chain
+    is_final: bool = True
 
 
 @dataclass(frozen=True, slots=True)

@@ -21,6 +21,10 @@ time. A winner could send the last byte at the last moment, so that seats would 
 answer is ``unavailable``, as if the winner had sent nothing. If this daemon was away for some time, the winner gets as
 much more time, and the daemon expects fewer bytes from it.
 
+In a tier that compares states, the commitment covers the root of the end state that this daemon computed itself. Once
+the time to commit is over, it fetches the provider's end state and compares the two, and it asks seats of earlier
+stages for theirs (:class:`CompareStates`). Only then are the answers final.
+
 The answers are recorded before their commitment is sent, and their salt is derived from this validator's secret and the
 seat. So a restarted daemon reveals the same answers that it committed to.
 """
@@ -45,27 +49,32 @@ from domain.proof.records import (
     ShownLeaf,
 )
 from link.handover import SealedState
-from link.types import AuditOpening, PayloadFile
+from link.types import AuditOpening, OpenedState, PayloadFile, not_ready
 from pol.rules.commitment import check_leaf, update_claim
 from pol.rules.handover import HandoverId, chunk_layout
 from pol.rules.panels import STAGE_TIMES
 from pol.rules.states import is_fetched
 from pol.rules.stops import stop_step
 from pol.rules.tiers.answers import finding_of
+from pol.rules.tiers.remarks import SEATS_MAX, Standing, has_compared, numbers_in_stage, review
 from pol.rules.tiers.table import tier_named
+from pol.rules.tiers.tier import Vote
 from validator.decide.actions import (
     Action,
     AskOpening,
+    CompareStates,
     EndSeat,
     FindResult,
     FindStates,
     LoadAudited,
     RebuildChunk,
     ReplayPlace,
+    ReviewedSeat,
     SendAnswer,
 )
 from validator.decide.records import (
     JOB_FILE,
+    Compared,
     LegKey,
     LocalSeat,
     Recomputed,
@@ -127,7 +136,92 @@ def decide_seat(key: SeatKey, seat: LocalSeat | None, look: Look) -> tuple[Local
             if any(place.is_open for place in seat.places):
                 return seat, tuple(_steps(key, seat, duty, subject, ends, look))
         seat = replace(seat, sealed=_seal(key, seat, duty, subject, look))
+    if seat.sealed is not None and not seat.sealed.is_final and _is_time_to_compare(seat.sealed, duty, look):
+        waiting = _compare(key, seat, duty, subject, look)
+        if waiting and look.chain.clock < reveal_by(duty):
+            return seat, waiting
+        seat = replace(seat, sealed=_finish(seat.sealed, seat, duty, subject))
     return seat, _send(key, seat, duty, look)
+
+
+def reveal_by(duty: PanelDuty) -> int:
+    """Return the chain second at which the answers are sent, even if some states have not been compared."""
+    return duty.reveals_end - min(SEND_SECONDS, max(1, (duty.reveals_end - duty.commits_end) // 3))
+
+
+def _is_time_to_compare(sealed: SealedAnswers, duty: PanelDuty, look: Look) -> bool:
+    """Return whether the commitment of a seat is on chain, and no other seat of the stage can commit any longer."""
+    return duty.commitment == sealed.commitment and look.chain.clock >= duty.commits_end
+
+
+def _compare(
+    key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse, look: Look
+) -> tuple[CompareStates, ...]:
+    """Return the actions that compare the states of the segments that were not compared yet."""
+    about = look.chain.earlier.get(key.panel)
+    half = duty.commits_end + max(0, reveal_by(duty) - duty.commits_end) // 2
+    return tuple(
+        CompareStates(
+            key=f"{key}/{asked.number}/compare",
+            seat=key,
+            index=index,
+            number=asked.number,
+            place=asked.place,
+            winner=subject.validator,
+            shares=shares_of(subject.shares, asked.place),
+            global_in=subject.round.global_in,
+            claim=b"" if _stops(subject, asked) else _claim(asked.place, place, subject),
+            reviewed=find_reviewed(key.stage, asked.number, about, is_last=subject.panel.is_last),
+            ask_until=half,
+            until=reveal_by(duty),
+            tier=subject.tier,
+            stages=len(duty.seeds) - 1,
+            shown=subject.panel.standing is not None,
+        )
+        for index, (place, asked) in enumerate(zip(seat.places, duty.places, strict=True))
+        if place.kept is not None and place.compared is None
+    )
+
+
+def find_reviewed(stage: int, number: int, about: OwnPanel | None, *, is_last: bool) -> tuple[ReviewedSeat, ...]:
+    """Return the seats of earlier stages that compared states for a place, and have to serve their own.
+
+    In the last stage, in which every validator has a seat, these are only the seats about which there are remarks.
+    """
+    seats = [seat for seat in (about.seats if about is not None else ()) if number in seat.places]
+    votes = [Vote(seat.stage, seat.stake, seat.answer(number)) for seat in seats]
+    rows = zip(seats, votes, numbers_in_stage(votes), review(votes), strict=True)
+    return tuple(
+        ReviewedSeat(validator=seat.validator, stage=seat.stage, number=at, root=vote.answer.digest)
+        for seat, vote, at, found in rows
+        if seat.stage < stage and vote.answer is not None and has_compared(vote.answer) and at < SEATS_MAX
+        if not is_last or found.standing is Standing.UNCLEAR
+    )
+
+
+def _finish(sealed: SealedAnswers, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse) -> SealedAnswers:
+    """Return the final answers of a seat, with the results of comparing states."""
+    index_of = {asked.number: index for index, asked in enumerate(duty.places)}
+    answers, agreed = [], sealed.agreed
+    for answer in sealed.answers:
+        index = index_of[answer.place]
+        place, asked = seat.places[index], duty.places[index]
+        if place.kept is not None:
+            answer = _compared_answer(answer, place, asked, subject)  # noqa: PLW2901 -- the final form of the answer
+            agreed = agreed and agrees(asked, answer, place, subject)
+        answers.append(answer)
+    return replace(sealed, answers=tuple(answers), agreed=agreed, is_final=True)
+
+
+def _compared_answer(answer: SeatAnswer, place: SeatPlace, asked: NumberedPlace, subject: PanelResponse) -> SeatAnswer:
+    """Return the final answer for a segment: whether the provider's end state is within the thresholds."""
+    found = place.compared
+    if found is None or found.kind is AnswerKind.UNAVAILABLE:
+        return replace(answer, kind=AnswerKind.UNAVAILABLE, step=0, earlier=())
+    claim, stop = _chain_of(asked, place, subject)
+    if found.kind is AnswerKind.OUTSIDE:
+        return replace(answer, kind=AnswerKind.OUTSIDE, step=0, earlier=found.remarks)
+    return replace(answer, kind=AnswerKind.WITHIN, root=claim, step=stop or 0, earlier=found.remarks)
 
 
 def _send(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[Action, ...]:
@@ -151,6 +245,8 @@ def _send(key: SeatKey, seat: LocalSeat, duty: PanelDuty, look: Look) -> tuple[A
         )
         return (SendAnswer(key=f"{key}/commit", message=message, agreed=sealed.agreed, by=duty.commits_end),)
     if duty.commitment != sealed.commitment or not duty.commits_end <= clock < duty.reveals_end:
+        return ()
+    if not sealed.is_final:
         return ()
     message = MsgRevealAnswer(
         auditor=look.me,
@@ -322,7 +418,8 @@ def may_serve(seat: LocalSeat, about: OwnPanel | None) -> bool:
 def serves_later(seat: LocalSeat, about: OwnPanel, caller: str, number: int) -> AuditOpening | None:
     """Return the opening of a place for a seat of a later stage; None if the caller has none, or there is no opening.
 
-    Only data that the seat itself got are served: the states before a segment, but never the state after it.
+    Only data that the seat itself got are served: the states before a segment, but never the state after it
+    (:func:`serves_end`).
     """
     later = (other for other in about.seats if other.stage > seat.duty.stage and other.validator == caller)
     if not any(number in other.places for other in later):
@@ -331,6 +428,29 @@ def serves_later(seat: LocalSeat, about: OwnPanel, caller: str, number: int) -> 
         if asked.number == number and place.accepted and place.opening is not None:
             return replace(place.opening, payload=seat.files)
     return None
+
+
+def serves_end(seat: LocalSeat, about: OwnPanel, caller: str, number: int, clock: int) -> AuditOpening | None:
+    """Return the end states that this seat computed itself, for a seat of a later stage that has committed."""
+    if not may_see_end(about, caller, number, clock, after=seat.duty.stage):
+        return None
+    for place, asked in zip(seat.places, seat.duty.places, strict=True):
+        if asked.number == number and place.kept is not None:
+            return replace(not_ready(0), ready=True, states=(place.kept,))
+    return None
+
+
+def may_see_end(about: OwnPanel, caller: str, number: int, clock: int, after: int = 0) -> bool:
+    """Return whether a validator may see the end states of a segment.
+
+    It may if it has a seat of the open stage for the place, no seat of this stage can commit any longer, and the stage
+    is later than ``after``.
+    """
+    panel = about.panel
+    if not panel.is_open or clock < panel.commits_end or panel.stage <= after:
+        return False
+    seats = (seat for seat in about.seats if seat.stage == panel.stage and seat.validator == caller)
+    return any(number in seat.places for seat in seats)
 
 
 # Arrivals
@@ -389,15 +509,24 @@ def _note_served(seat: LocalSeat, clock: int) -> LocalSeat:
     return seat
 
 
-def place_recomputed(seat: LocalSeat, index: int, found: Recomputed) -> LocalSeat:
-    """Record the result of recomputing a place with an accepted opening."""
+def place_recomputed(seat: LocalSeat, index: int, found: Recomputed, kept: OpenedState | None = None) -> LocalSeat:
+    """Record the result of recomputing a place with an accepted opening.
+
+    In a tier that compares states, ``kept`` are the end states that were computed.
+    """
     if is_fetched(seat.duty.places[index].place):
         return _with(seat, index, found=found) if seat.places[index].is_open else seat
     if not (seat.places[index].accepted and seat.places[index].is_open):
         return seat
     if found.fault:
         return _refuse(seat, index, found.fault)
-    return _with(seat, index, found=found)
+    return _with(seat, index, found=found, kept=kept)
+
+
+def states_compared(seat: LocalSeat, index: int, compared: Compared) -> LocalSeat:
+    """Record the result of comparing the end states of a segment; a later result does not replace it."""
+    place = seat.places[index]
+    return seat if place.kept is None or place.compared is not None else _with(seat, index, compared=compared)
 
 
 def _refuse(seat: LocalSeat, index: int, why: str) -> LocalSeat:
@@ -427,7 +556,9 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
         files = seat.files
         why = ""
         if not place.accepted:
-            why = find_fault(asked.place, place.opening, subject.terms, subject.shares, seat.files)
+            why = find_fault(
+                asked.place, place.opening, subject.terms, subject.shares, seat.files, with_end=_is_shown_whole(subject)
+            )
             files = seat.files if asked.place.kind is AuditKind.HANDOVER else place.opening.payload
         if not why and seat.sizes is not None and not fits_sizes(place.opening, seat.sizes):
             why = "a state or an update in the opening has a wrong size"
@@ -439,13 +570,26 @@ def _judge(seat: LocalSeat, subject: PanelResponse) -> LocalSeat:
     return seat
 
 
+def _is_shown_whole(subject: PanelResponse) -> bool:
+    """Return whether the opening of a segment has its end states, too: a provider that stands for its share in a tier
+    that compares states sends all at once.
+    """
+    return subject.panel.standing is not None and tier_named(subject.tier).hardware
+
+
 def find_fault(
-    asked: AuditPlace, opening: AuditOpening, terms: JobTerms, shares: tuple[Share, ...], files: tuple[PayloadFile, ...]
+    asked: AuditPlace,
+    opening: AuditOpening,
+    terms: JobTerms,
+    shares: tuple[Share, ...],
+    files: tuple[PayloadFile, ...],
+    *,
+    with_end: bool = False,
 ) -> str:
     """Return what is wrong with the opening of a place; an empty string if nothing is wrong.
 
     ``shares`` are the accepted shares of the round in slot order. ``files`` is the job's payload, if another place of
-    the round was opened before.
+    the round was opened before. If ``with_end``, a segment is opened with its end states, unless the job stops in it.
     """
     if asked.kind is AuditKind.HANDOVER:
         return "" if opening.chunk is not None else "the opening has no encrypted chunk"
@@ -473,7 +617,8 @@ def find_fault(
         return "the opening's leaves are not those of the place"
     if not all(check_leaf(roots.trace_root, roots.segments, leaf) for leaf in leaves):
         return "a leaf of the opening is not in the share's trace"
-    states = 2 if asked.kind == AuditKind.UPDATE else 1
+    has_end = with_end and asked.kind is AuditKind.SEGMENT and asked.segment < roots.segments
+    states = 2 if asked.kind == AuditKind.UPDATE or has_end else 1
     return "" if len(opening.states) == states else "the opening lacks states, or has too many"
 
 
@@ -506,7 +651,7 @@ def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse
     """Return the final answers of a seat, for the places that have an answer, with the commitment to these answers."""
     answers: list[SeatAnswer] = []
     leaves: list[ShownLeaf] = []
-    agreed = True
+    agreed, compares = True, False
     own = look.chain.validators.get(look.me)
     rate = min(subject.accept_rate, own.audit_rate if own else subject.accept_rate)
     serve_end = serve_by(duty, subject)
@@ -520,11 +665,20 @@ def _seal(key: SeatKey, seat: LocalSeat, duty: PanelDuty, subject: PanelResponse
         # If the job stops in the segment, the trace has no leaf after it.
         if asked.place.kind is AuditKind.SEGMENT and not _stops(subject, asked):
             leaves += [ShownLeaf(asked.number, shown) for shown in leaf]
-        agreed = agreed and answer is not None and agrees(asked, answer, place, subject)
+        is_kept = answer is not None and place.kept is not None
+        agreed = agreed and answer is not None and (is_kept or agrees(asked, answer, place, subject))
+        compares = compares or is_kept
     salt = make_salt(look.secret, look.chain_id, key)
     commit = tier_named(subject.tier).commitment
     commitment = commit(look.chain_id, key.panel, key.stage, look.me, salt, tuple(answers))
-    return SealedAnswers(salt=salt, answers=tuple(answers), leaves=tuple(leaves), commitment=commitment, agreed=agreed)
+    return SealedAnswers(
+        salt=salt,
+        answers=tuple(answers),
+        leaves=tuple(leaves),
+        commitment=commitment,
+        agreed=agreed,
+        is_final=not compares,
+    )
 
 
 def make_salt(secret: bytes, chain_id: str, key: SeatKey) -> bytes:
@@ -591,13 +745,16 @@ def _stops(subject: PanelResponse, asked: NumberedPlace) -> bool:
 
 def agrees(asked: NumberedPlace, answer: SeatAnswer, known: SeatPlace, subject: PanelResponse) -> bool:
     """Return whether an answer agrees with the chain, by the rules of the leg's tier."""
-    claim, stop = b"", None
-    if _stops(subject, asked):
-        share = next(iter(shares_of(subject.shares, asked.place)), None)
-        stop = stop_step(subject.terms, subject.round.round, asked.place, share.roots if share else None)
-    else:
-        claim = _claim(asked.place, known, subject)
+    claim, stop = _chain_of(asked, known, subject)
     return tier_named(subject.tier).rule(finding_of(answer), claim, stop) is Ruling.RIGHT
+
+
+def _chain_of(asked: NumberedPlace, known: SeatPlace, subject: PanelResponse) -> tuple[bytes, int | None]:
+    """Return what the chain has for a place: the root, or the step at which the job stops there."""
+    if not _stops(subject, asked):
+        return _claim(asked.place, known, subject), None
+    share = next(iter(shares_of(subject.shares, asked.place)), None)
+    return b"", stop_step(subject.terms, subject.round.round, asked.place, share.roots if share else None)
 
 
 def _claim(place: AuditPlace, known: SeatPlace, subject: PanelResponse) -> bytes:

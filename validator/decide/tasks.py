@@ -99,11 +99,12 @@ def open_tasks(local: LocalOrder, on_chain: OrderResponse, panels: Panels, provi
     return tasks
 
 
-def audit_opening(local: LocalOrder, round: int, place: AuditPlace) -> AuditOpening:
+def audit_opening(local: LocalOrder, round: int, place: AuditPlace, *, with_end: bool = False) -> AuditOpening:
     """Return the opening that a seat needs to recompute a place.
 
     If some states are missing, the opening is not ready. An encrypted chunk is not in the record
-    (:func:`validator.work.sealing.open_for_seat`).
+    (:func:`validator.work.sealing.open_for_seat`). If ``with_end``, a segment is opened with its end states, too,
+    unless the share stops in it.
     """
     current = local.find(round)
     if current is None:
@@ -117,7 +118,8 @@ def audit_opening(local: LocalOrder, round: int, place: AuditPlace) -> AuditOpen
     ends = (place.segment, place.segment + 1)
     if place.kind == AuditKind.UPDATE:
         ends = (0, segments)
-    shown = ends if place.kind == AuditKind.UPDATE else ends[:1]
+    has_end = with_end and place.kind is AuditKind.SEGMENT and ends[1] <= segments
+    shown = ends if place.kind == AuditKind.UPDATE or has_end else ends[:1]
     states = [_opened(current, work, work.packet, index) for index in shown]
     # Boundary 0 has no leaf, because its root is on the chain. No leaf comes after the boundary where the job stopped.
     leaves = [leaf_with_path(work.packet, index) for index in ends if 0 < index <= segments]
@@ -132,6 +134,16 @@ def audit_opening(local: LocalOrder, round: int, place: AuditPlace) -> AuditOpen
         updates=(),
         local_out=_local_out(work.packet),
     )
+
+
+def end_opening(local: LocalOrder, round: int, place: AuditPlace) -> AuditOpening:
+    """Return the states at the end of a segment, for a seat that compares them with its own."""
+    current = local.find(round)
+    work = current.find(place.slot, place.issue) if current is not None else None
+    state = None
+    if current is not None and work is not None and work.packet is not None:
+        state = _opened(current, work, work.packet, place.segment + 1)
+    return not_ready(RETRY_MS) if state is None else replace(not_ready(0), ready=True, states=(state,))
 
 
 def _local_out(packet: ShareDelivery) -> StateRef | None:

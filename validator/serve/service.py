@@ -60,15 +60,19 @@ from validator.decide.records import (
     nests,
 )
 from validator.decide.retention import served_rounds
-from validator.decide.seats import place_shown, serves_later
+from validator.decide.seats import may_see_end, place_shown, serves_end, serves_later
 from validator.decide.second_look import Suspect, second_looks
-from validator.decide.tasks import RETRY_MS, audit_opening, open_tasks, sign_task, train_tasks
+from validator.decide.tasks import RETRY_MS, audit_opening, end_opening, open_tasks, sign_task, train_tasks
 from validator.decide.view import ChainView, OwnPanel, WatchedPlaces
 from validator.decide.witness import find_witness
 from validator.ledger import Ledger
 from validator.serve.callers import WATCHED_MAX, Asking, Grants, Presence, Watched
 from validator.serve.prober import Prober
-from validator.watch.places import get_extents, shows_open_result
+from validator.watch.places import (
+    compares_ends,
+    get_extents,
+    shows_open_result,
+)
 from validator.work.sealing import open_for_seat
 
 _log = logging.getLogger("assay.validator")
@@ -741,6 +745,8 @@ class Service:
         """Return the opening that a seat of a panel needs to recompute one of its places in this validator's round."""
         number = request.place_index
         key = RoundKey(request.order_id, request.leg, request.round).panel(request.dispute)
+        if request.end:
+            return self._end_opening(caller, key, number)
         if key in self.view.earlier:
             return self._later_opening(caller, key, number)
         about = self.view.panels.get(key)
@@ -763,6 +769,34 @@ class Service:
         if place.kind is AuditKind.HANDOVER:
             return self._chunk_opening(local, request.round, place.chunk)
         opening = audit_opening(local, request.round, place)
+        self._grants.give(caller.address, _blobs_of(opening))
+        return opening
+
+    def _end_opening(self, caller: t.Caller, key: PanelKey, number: int) -> t.AuditOpening:
+        """Return the states at the end of a segment to a seat that can no longer change its commitment to its own.
+
+        They are those of the provider, in this validator's round, or those that this validator computed itself for a
+        seat of an earlier stage.
+        """
+        clock = self.view.clock
+        about = self.view.earlier.get(key) or self.view.panels.get(key)
+        opening = None
+        if isinstance(about, OwnPanel) and key in self.view.earlier:
+            own = (self.ledger.store.seat(seat) for seat in self.ledger.store.seats() if seat.panel == key)
+            ends = (serves_end(seat, about, caller.address, number, clock) for seat in own if seat is not None)
+            opening = next((end for end in ends if end is not None), None)
+        elif isinstance(about, OwnPanel) and may_see_end(about, caller.address, number, clock):
+            local = self.ledger.load(key.order_id, key.leg)
+            place = about.panel.places[number].place
+            if local is not None and place.kind is AuditKind.SEGMENT:
+                opening = end_opening(local, key.round, place)
+        if opening is None:
+            raise ClusterError(
+                ClusterErrorKind.NOT_ALLOWED,
+                "you have no seat for this place in the open stage, or its seats may still commit",
+                "ask for end states once the time to commit is over",
+                field="end",
+            )
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
 
@@ -867,8 +901,10 @@ class Service:
                 "ask for a place of an accepted share",
                 field="place",
             )
+        leg = on_chain.leg(request.leg)
+        compares = leg is not None and compares_ends(leg, request.place)
         panels = (about.panel for about in self.view.panels.values() if isinstance(about, OwnPanel))
-        if shows_open_result(panels, key, request.place):
+        if shows_open_result(panels, key, request.place, with_end=compares):
             raise ClusterError(
                 ClusterErrorKind.BUSY,
                 "these data contain the result of a place that a panel recomputes or may still draw",
@@ -878,7 +914,7 @@ class Service:
         if not self._watched.ask(caller.address, key, request.place):
             raise ClusterError(ClusterErrorKind.BUSY, "too many others request places now", "ask again a little later")
         self._wake.set()
-        opening = audit_opening(local, request.round, request.place)
+        opening = audit_opening(local, request.round, request.place, with_end=compares)
         self._grants.give(caller.address, _blobs_of(opening))
         return opening
 

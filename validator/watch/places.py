@@ -1,8 +1,10 @@
 """The places of a closed round: which of them exist, which one to recompute, and the root that the chain has there."""
 
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 
 from domain.keys import RoundKey
+from domain.legs.records import Leg
 from domain.market.records import JobTerms
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Finding, Panel, Round, Ruling, Share
@@ -12,7 +14,7 @@ from pol.rules.lots import draw
 from pol.rules.panels import ShareExtent
 from pol.rules.schedule import served_terms, share_segments
 from pol.rules.stops import AGGREGATION, stop_of, stop_step
-from pol.rules.tiers.table import tier_named
+from pol.rules.tiers.table import tier_named, tier_of
 from validator.decide.records import Recomputed
 from validator.decide.seats import shares_of
 from validator.decide.showing import shows_earlier_result, shows_result
@@ -86,11 +88,13 @@ def get_claim(closed: Round, shares: tuple[Share, ...], place: AuditPlace, openi
     return next((leaf.boundary_root for leaf in behind), b"")
 
 
-def shows_open_result(panels: Iterable[Panel], key: RoundKey, asked: AuditPlace) -> bool:
+def shows_open_result(panels: Iterable[Panel], key: RoundKey, asked: AuditPlace, *, with_end: bool = False) -> bool:
     """Return whether the data of a place contain the result of a place that a panel recomputes or may still draw.
 
-    ``panels`` are those of the leg's rounds. A seat could otherwise fetch what it has to recompute.
+    ``panels`` are those of the leg's rounds. A seat could otherwise fetch what it has to recompute. If ``with_end``,
+    the data contain the end states of the place, too, which are those before the next place.
     """
+    places = (asked, replace(asked, segment=asked.segment + 1)) if with_end else (asked,)
     for panel in panels:
         if (panel.order_id, panel.leg) != (key.order_id, key.leg):
             continue
@@ -99,7 +103,8 @@ def shows_open_result(panels: Iterable[Panel], key: RoundKey, asked: AuditPlace)
             continue
         if panel.stage == 0 and not panel.places:
             return True
-        if any(shows(asked, panel.places[number].place) for number in panel.undecided):
+        open_places = [panel.places[number].place for number in panel.undecided]
+        if any(shows(place, drawn) for place in places for drawn in open_places):
             return True
     return False
 
@@ -121,6 +126,16 @@ def find_stop(on_chain: OrderResponse, closed: Round, shares: tuple[Share, ...],
         return None
     share = next(iter(shares_of(shares, place)), None)
     return stop_step(on_chain.order.terms, closed.round, place, share.roots if share is not None else None)
+
+
+def compares_ends(leg: Leg, place: AuditPlace) -> bool:
+    """Return whether who recomputes a place compares its end states with the provider's, and so needs both."""
+    return tier_of(leg).hardware and place.kind is AuditKind.SEGMENT
+
+
+def found_within(claim: bytes, stop: int | None) -> Finding:
+    """Return the finding of who finds the end states of a segment within the thresholds of its own."""
+    return Finding(AnswerKind.WITHIN, claim, stop or 0)
 
 
 def agrees(tier: str, found: Finding, claim: bytes, stop: int | None) -> bool:

@@ -42,11 +42,13 @@ def make_audit(
     global_in: bytes,
     seeds: tuple[bytes, ...],
     engine: Engine,
+    keep: StateFiles | None = None,
 ) -> Audit:
     """Return the function and the request that recompute a place.
 
     ``shares`` has the share of the place or, for an aggregation, all shares of the round in slot order. ``global_in``
-    is the root of the global state before the round. ``seeds`` go into the digests of the answer.
+    is the root of the global state before the round. ``seeds`` go into the digests of the answer. The end states of a
+    segment are written to ``keep``, in a tier that compares them.
     """
     checks = checks_of(tier)
     if place.kind is AuditKind.AGGREGATION:
@@ -70,16 +72,24 @@ def make_audit(
             engine=engine,
         )
         return Audit(checks.recompute_update, update)
-    # Segment 0 starts from the share's initial states. Their root is on the chain, so it is not taken from a leaf.
-    start_root = boundary_root(global_in, share.local_in)
-    if place.segment:
-        start_root = opening.leaves[0].boundary_root
     segment = SegmentAudit(
         directory=files.directory,
         part=RoundSlot(share.claim.round, share.claim.slot),
         index=place.segment,
-        start=OpenedStates(files.states[0], opening.states[0].metrics, start_root),
+        start=opened_start(place, share, opening, files.states[0], global_in),
         seeds=seeds,
         engine=engine,
+        keep=keep,
     )
     return Audit(checks.recompute_segment, segment)
+
+
+def opened_start(
+    place: AuditPlace, share: Share, opening: AuditOpening, files: StateFiles, global_in: bytes
+) -> OpenedStates:
+    """Return the states at the start of a segment, with the root that they should have.
+
+    Segment 0 starts from the share's initial states. Their root is on the chain, so it is not taken from a leaf.
+    """
+    root = opening.leaves[0].boundary_root if place.segment else boundary_root(global_in, share.local_in)
+    return OpenedStates(files, opening.states[0].metrics, root)

@@ -31,6 +31,7 @@ from pol.executor.names import Engine
 from pol.replay.trial import TrialRequest, try_payload
 from pol.rules.delivery import is_well_formed
 from pol.rules.handover import HandoverId
+from pol.rules.tiers.table import tier_named
 from pol.state.layout import MAX_HEADER, parse_header
 from pol.state.merge import merged_pieces
 from pol.work.aggregation import root_of_parts
@@ -216,7 +217,7 @@ class Performer:
         directory = self._directory(share.at.local)
         part = share.part
         if segment < len(boundaries):
-            end_root = share.root_at(segment + 1)
+            compares = tier_named(checks.tier).hardware
             return self.run(
                 checks.check_segment,
                 SegmentCheck(
@@ -224,8 +225,9 @@ class Performer:
                     part=part,
                     index=segment,
                     start=start,
-                    end_root=end_root,
+                    end_root=share.root_at(segment + 1),
                     engine=self.engine,
+                    end=self._opened(share, segment + 1) if compares else None,
                 ),
             )
         round_opening = self._path(share.at.current.global_in.blob)

@@ -18,35 +18,40 @@ from typing import Protocol, TypeVar
 
 from chain.client.client import TxReceipt
 from domain.proof.messages import MsgRevealAnswer
+from domain.proof.records import AnswerKind, AuditKind
+from host.files import plain_pieces
 from link.blobs import BlobStore
 from link.client import ClusterClient
 from link.errors import ClusterError, ClusterErrorKind
 from link.handover import HandoverError, rebuild_root
-from link.types import GET_OPENING, BlobRef, OpeningRequest, PayloadFile
+from link.types import GET_OPENING, AuditOpening, BlobRef, OpenedState, OpeningRequest, PayloadFile
 from pol.executor.names import Engine
+from pol.rules.tiers.remarks import write_remarks
 from pol.rules.tiers.table import tier_named
 from pol.work.executor import PoolError
 from validator.decide import actions as do
-from validator.decide.records import Recomputed, SeatKey, finished
+from validator.decide.records import Compared, Recomputed, SeatKey, SeatPlace, finished
 from validator.decide.seats import (
     blob_awaited,
     job_loaded,
     opening_arrived,
     payload_awaited,
     place_recomputed,
+    states_compared,
 )
 from validator.ledger import Ledger
 from validator.work import numerics
-from validator.work.audits import PlaceFiles, make_audit
-from validator.work.files import is_materialised, materialise
+from validator.work.audits import PlaceFiles, make_audit, opened_start
+from validator.work.checks.table import checks_of
+from validator.work.files import is_materialised, materialise, places_in
 from validator.work.perform import Table
-from validator.work.requests import StateFiles
+from validator.work.requests import Match, OpenedStates, StateFiles, StatesComparison
 
 _log = logging.getLogger("assay.validator.seats")
 _BAD = (ClusterErrorKind.TIMED_OUT, ClusterErrorKind.WRONG_CONTENT, ClusterErrorKind.BAD_REPLY)
 R = TypeVar("R")
 T = TypeVar("T")
-A = TypeVar("A", do.AskOpening, do.LoadAudited, do.ReplayPlace)
+A = TypeVar("A", do.AskOpening, do.LoadAudited, do.ReplayPlace, do.CompareStates)
 RETRY_SECONDS = 0.5
 ASK_SECONDS = (0.05, 1.0)
 """The shortest and the longest pause before a winner is asked again for an opening that is not ready."""
@@ -55,6 +60,7 @@ HELPER_SECONDS = 2.0
 """Longest time (seconds) for one call to a mirror or to a seat of an earlier stage, and least time for a blob."""
 LEAST_HELPER_PART = 2
 """All helpers together may take this part of the seat's remaining time for a blob: a half."""
+_KINDS = {Match.WITHIN: AnswerKind.WITHIN, Match.OUTSIDE: AnswerKind.OUTSIDE, Match.OTHER: AnswerKind.UNAVAILABLE}
 CALLS_MAX = 16
 """Most threads that wait for one winner at a time, so that a slow winner does not block the seats of other rounds."""
 
@@ -104,6 +110,7 @@ class Auditor:
     ledger: Ledger
     blobs: BlobStore
     jobs: Path
+    scratch: Path
     run: Run
     engine: Engine
     connect: Callable[[str], ClusterClient]
@@ -121,6 +128,7 @@ class Auditor:
             do.AskOpening: partial(self._in_turn, self.ask),
             do.LoadAudited: partial(self._in_turn, self.load),
             do.ReplayPlace: partial(self._in_turn, self.replay),
+            do.CompareStates: partial(self._in_turn, self.compare),
             do.RebuildChunk: self.rebuild,
             do.EndSeat: self.end,
         }
@@ -193,18 +201,122 @@ class Auditor:
         ]
         sent = {item.slot: self._fetch(action, item.update.blob) for item in opening.updates}
         self.ledger.change_seat(key, lambda now: blob_awaited(now, index, b""))
-        audit = make_audit(
-            action.tier,
-            action.place,
-            action.shares,
-            opening,
-            PlaceFiles(directory, states, sent),
-            global_in=action.global_in,
-            seeds=action.seeds,
-            engine=self.engine,
+        compares = action.place.kind is AuditKind.SEGMENT and tier_named(action.tier).hardware
+        with places_in(self.scratch, 2 if compares else 0) as places:
+            audit = make_audit(
+                action.tier,
+                action.place,
+                action.shares,
+                opening,
+                PlaceFiles(directory, states, sent),
+                global_in=action.global_in,
+                seeds=action.seeds,
+                engine=self.engine,
+                keep=StateFiles(*places) if compares else None,
+            )
+            result = self._run(action, audit.function, audit.request)
+            kept = self._keep(action, places, result) if compares and not result.fault else None
+        self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result, kept))
+
+    def _keep(self, action: do.ReplayPlace, places: Sequence[Path], result: Recomputed) -> OpenedState:
+        """Return the end states of a segment that a process of the pool wrote, as blobs that other seats may get."""
+        blobs = [self.blobs.gather(plain_pieces(place)) for place in places]
+        self.ledger.hold_for(action.seat, blobs)
+        return OpenedState(
+            index=action.place.segment + 1, global_state=blobs[0], local_state=blobs[1], metrics=result.metrics
         )
-        result = self._run(action, audit.function, audit.request)
-        self.ledger.change_seat(key, lambda now: place_recomputed(now, index, result))
+
+    def compare(self, action: do.CompareStates) -> float | None:
+        """Compare the provider's end state of a segment, and those of seats of earlier stages, with the seat's own.
+
+        Return the pause (seconds) before the next try if the provider's state or that of another seat is not served
+        yet. The ClusterError of the winner is raised.
+        """
+        seat = self.ledger.store.seat(action.seat)
+        place = seat.places[action.index] if seat else None
+        if seat is None or place is None or place.kept is None or place.found is None or place.opening is None:
+            return None
+        own = self._own(place, place.kept)
+        ends: list[OpenedStates] = []
+        if action.claim and not place.found.stopped:
+            end = place.opening.states[1] if action.shown else self._end(action, action.winner)
+            if end is None:
+                return RETRY_SECONDS
+            ends.append(self._opened(action, action.winner, end, action.claim))
+        served, missing = self._ask_reviewed(action)
+        if missing and self.clock() < action.ask_until:
+            return RETRY_SECONDS
+        directory = self._job(action, seat.files)
+        start = self._start(action, place.opening)
+        request = StatesComparison(directory, start, own, (*ends, *(states for _, states in served)), self.engine)
+        found = self._run(action, checks_of(action.tier).compare, request)
+        kind = AnswerKind.OUTSIDE
+        if ends:
+            kind = _KINDS[found[0]]
+        elif not action.claim and place.found.stopped:
+            kind = AnswerKind.WITHIN
+        others = [(other, match) for (other, _), match in zip(served, found[len(ends) :], strict=True)]
+        outside = [other for other, match in others if match is Match.OUTSIDE]
+        unserved = [*missing, *(other for other, match in others if match is Match.OTHER)]
+        compared = Compared(kind, _remarks(action.stages, outside, unserved))
+        self.ledger.change_seat(action.seat, lambda now: states_compared(now, action.index, compared))
+        return None
+
+    def _own(self, place: SeatPlace, kept: OpenedState) -> OpenedStates:
+        """Return the end states that this validator computed for a place."""
+        files = StateFiles(self.blobs.path(kept.global_state.sha256), self.blobs.path(kept.local_state.sha256))
+        return OpenedStates(files, kept.metrics, place.found.digest if place.found is not None else b"")
+
+    def _start(self, action: do.CompareStates, opening: AuditOpening) -> OpenedStates:
+        """Return the states at the start of a segment, which are here since its replay."""
+        first = opening.states[0]
+        files = StateFiles(self.blobs.path(first.global_state.sha256), self.blobs.path(first.local_state.sha256))
+        return opened_start(action.place, action.shares[0], opening, files, action.global_in)
+
+    def _end(self, action: do.CompareStates, name: str, seconds: float | None = None) -> OpenedState | None:
+        """Ask a validator for the end states of a segment; None if it is not ready. ClusterError if it has none."""
+        key = action.seat
+        request = OpeningRequest(
+            order_id=key.order_id,
+            leg=key.leg,
+            round=key.round,
+            dispute=key.dispute,
+            place_index=action.number,
+            end=True,
+        )
+        opening = self.connect(name).call(GET_OPENING, request, seconds)
+        return opening.states[0] if opening.ready and opening.states else None
+
+    def _opened(self, action: do.CompareStates, name: str, end: OpenedState, root: bytes) -> OpenedStates:
+        """Fetch end states from a validator. ClusterError if it does not serve them, or they have a wrong size."""
+        seat = self.ledger.store.seat(action.seat)
+        sizes = seat.sizes if seat is not None else None
+        if sizes is None or (end.global_state.size, end.local_state.size) != (sizes.global_state, sizes.local_state):
+            raise ClusterError(ClusterErrorKind.WRONG_CONTENT, "the end states have a wrong size", "ask another seat")
+        for blob in (end.global_state, end.local_state):
+            self.ledger.hold_for(action.seat, (blob,))
+            if not self.blobs.status(blob).complete:
+                self.connect(name).fetch(blob, self.blobs, lambda _done, _size: self.ledger.hold_for(action.seat, ()))
+        files = StateFiles(self.blobs.path(end.global_state.sha256), self.blobs.path(end.local_state.sha256))
+        return OpenedStates(files, end.metrics, root)
+
+    def _ask_reviewed(
+        self, action: do.CompareStates
+    ) -> tuple[list[tuple[do.ReviewedSeat, OpenedStates]], list[do.ReviewedSeat]]:
+        """Fetch the end states of seats of earlier stages; return those that were served, and the seats that served
+        none.
+        """
+        served, missing = [], []
+        for other in action.reviewed:
+            try:
+                end = self._end(action, other.validator, HELPER_SECONDS)
+                if end is not None:
+                    served.append((other, self._opened(action, other.validator, end, other.root)))
+                    continue
+            except ClusterError as error:
+                _log.info("%s: %s serves no end state: %s", action.key, other.validator, error)
+            missing.append(other)
+        return served, missing
 
     def rebuild(self, action: do.RebuildChunk) -> None:
         """Encrypt an opened chunk again. Record the root that follows, or the reason why no root follows."""
@@ -230,7 +342,7 @@ class Auditor:
 
     def _run(
         self,
-        action: do.LoadAudited | do.ReplayPlace,
+        action: do.LoadAudited | do.ReplayPlace | do.CompareStates,
         function: Callable[[R], T],
         request: R,
     ) -> T:
@@ -240,7 +352,7 @@ class Auditor:
 
     # Fetching
 
-    def _job(self, action: do.LoadAudited | do.ReplayPlace, files: Iterable[PayloadFile]) -> Path:
+    def _job(self, action: do.LoadAudited | do.ReplayPlace | do.CompareStates, files: Iterable[PayloadFile]) -> Path:
         """Return the directory of the job; fetch its files if they are not here."""
         files = tuple(files)
         seat = action.seat
@@ -263,7 +375,7 @@ class Auditor:
         self._take(action, blob)
         return self.blobs.path(blob.sha256)
 
-    def _take(self, action: do.LoadAudited | do.ReplayPlace, blob: BlobRef) -> None:
+    def _take(self, action: do.LoadAudited | do.ReplayPlace | do.CompareStates, blob: BlobRef) -> None:
         """Fetch a blob by its hash from the first source that has it: the winner, a mirror, or an earlier seat.
 
         Each helper has the same time, so that a slow one cannot use up the time of the others. Raises the first
@@ -284,7 +396,7 @@ class Auditor:
             failure = error
         else:
             return
-        helpers = self._willing(seat, action.helpers)
+        helpers = () if isinstance(action, do.CompareStates) else self._willing(seat, action.helpers)
         for name in helpers:
             left = float(action.until - self.clock()) / LEAST_HELPER_PART
             ends = self.now() + max(HELPER_SECONDS, left / len(helpers))
@@ -331,3 +443,14 @@ class Auditor:
                 return RETRY_SECONDS
             self.failing.get(action.seat, set()).discard(action.key)
             return pause
+
+
+def _remarks(stages: int, outside: Iterable[do.ReviewedSeat], unserved: Iterable[do.ReviewedSeat]) -> tuple[bytes, ...]:
+    """Return the remarks about the seats of each earlier stage."""
+    return tuple(
+        write_remarks(
+            [seat.number for seat in outside if seat.stage == stage],
+            [seat.number for seat in unserved if seat.stage == stage],
+        )
+        for stage in range(1, stages + 1)
+    )

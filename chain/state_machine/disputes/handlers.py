@@ -27,6 +27,7 @@ from domain.disputes.messages import MsgChallenge, MsgOpenChallenge
 from domain.disputes.params import DisputesParams
 from domain.disputes.records import Dispute, DisputeState
 from domain.errors import (
+    BAD_FIELD,
     BAD_PROOF,
     INSUFFICIENT_BOND,
     LIMIT_REACHED,
@@ -187,6 +188,9 @@ def check_open(ctx: Context, message: MsgOpenChallenge) -> CheckedOpening:
         raise Refusal(BAD_PROOF, "place", reason, "send the values that you committed to")
     if not has_place(ctx, found.order, found.closed, message.place):
         raise Refusal(NOT_FOUND, "place", "is not a place of the round", "challenge a place of an accepted share")
+    if not tier_of(found.leg).may_answer(message.place.kind, message.claim.kind):
+        reason = f"is {message.claim.kind.name.lower()}, which the tier {found.leg.tier} does not have for this place"
+        raise Refusal(BAD_FIELD, "claim.kind", reason, "recompute the place by the rules of the leg's tier")
     check_hold(ctx, key, hold_reason(dispute.number))
     same = (live.number for live in get_live(ctx, key) if live.place == message.place and not live.joins)
     again = is_decided(ctx, key, message.place)

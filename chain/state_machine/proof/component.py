@@ -33,7 +33,15 @@ from chain.state_machine.proof.replicas import (
 )
 from chain.state_machine.proof.room import on_room, weigh_room
 from chain.state_machine.proof.rounds import weigh_void
-from chain.state_machine.proof.rulings import on_appeal, on_stage, on_work, weigh_appeal, weigh_stage
+from chain.state_machine.proof.rulings import (
+    on_appeal,
+    on_spared,
+    on_stage,
+    on_work,
+    weigh_appeal,
+    weigh_spared,
+    weigh_stage,
+)
 from chain.state_machine.proof.settlement import (
     advance,
     on_bonds,
@@ -83,6 +91,7 @@ from chain.state_machine.proof.tables import (
     PUBLISHED,
     RECEIPT_ASKS,
     REPLICAS_DUE,
+    REVIEW_DUE,
     ROOM_DUE,
     ROUNDS,
     SEATS,
@@ -158,6 +167,7 @@ COMPONENT = Component(
         Effect(BONDS_DUE, on_bonds, weigh_bonds),
         Effect(DROP_DUE, on_drop, weigh_drop),
         Effect(STAGE_DUE, on_stage, weigh_stage),
+        Effect(REVIEW_DUE, on_spared, weigh_spared),
         Effect(ROOM_DUE, on_room, weigh_room),
         Effect(WORK_DUE, on_work),
         Effect(JAIL_DUE, on_jail),

@@ -82,7 +82,7 @@ def _panel(store: Overlay, request: PanelRequest) -> PanelResponse:
         terms=order.terms,
         price_limit=order.price_limit,
         validator=leg.validator,
-        commit_seconds=get_commit_seconds(order, panel),
+        commit_seconds=get_commit_seconds(order, leg, panel),
         round=closed,
         panel=panel,
         shares=tuple(SHARES.must(store, *share) for share in take(asked, get_limit(request.limit))),

@@ -42,6 +42,7 @@ from domain.proof.transitions import PANEL_STEPS, PanelStep
 from pol.rules.fees import compute_largest_fee
 from pol.rules.panels import GROUP_SEATS, count_groups, least_work
 from pol.rules.schedule import served_terms
+from pol.rules.tiers.table import tier_of
 
 _MOST = 2**62
 
@@ -154,7 +155,7 @@ def _count_groups(ctx: Context, order: Order, leg: Leg) -> int:
     if not _is_anyone_waiting(ctx):
         seats = min(able // GROUP_SEATS, _room(ctx, able) - AUDIT_LOAD.get(ctx.store))
     terms = served_terms(order.terms, leg)
-    return count_groups(terms, order.params, leg.price, compute_largest_fee(order, leg), seats)
+    return count_groups(terms, tier_of(leg).paid(order.params), leg.price, compute_largest_fee(order, leg), seats)
 
 
 def get_panel_parties(ctx: Context, order: Order, leg: Leg, key: PanelKey) -> tuple[str, ...]:

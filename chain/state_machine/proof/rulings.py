@@ -5,7 +5,7 @@ the chain. In the last stage a place is decided only by more than half of the st
 have a seat. So a round cannot be verified because seats are silent, or because one accomplice is drawn by chance.
 """
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.gas import BOND_GAS, PAY_GAS
@@ -30,11 +30,11 @@ from chain.state_machine.registry.members import count_silence
 from domain.legs.records import Leg
 from domain.market.records import Order
 from domain.proof.events import PlaceRuled, SeatSilent, StageEnded
-from domain.proof.records import Panel, PanelSeat, Ruling
+from domain.proof.records import AuditKind, Finding, Panel, PanelSeat, Review, Ruling
 from domain.proof.transitions import PanelStep
-from pol.rules.panels import SILENCE
+from pol.rules.panels import SILENCE, STAGES
 from pol.rules.tiers.table import tier_of
-from pol.rules.tiers.tier import Quorum
+from pol.rules.tiers.tier import Quorum, Tier
 from pol.rules.tiers.votes import is_unserved
 
 
@@ -94,12 +94,52 @@ def end_stage(ctx: Context, panel: Panel) -> None:
         return
     for seat in new:
         _punish_silence(ctx, order, leg, panel, seat)
-    panel = _rule(ctx, order, leg, panel, seats)
-    last_next = bool(panel.undecided) and (lacks_half or panel.last_next)
-    step = PanelStep.GO_ON if panel.undecided else PanelStep.DECIDE
-    panel = move_panel(ctx, panel, step, is_open=False, last_next=last_next)
+    _conclude(ctx, order, leg, panel, seats, lacks_half=lacks_half)
+
+
+def on_spared(ctx: Context, entry: QueueEntry) -> None:
+    """Rule the places of a stage of which no review was drawn."""
+    panel = PANELS.get(ctx.store, *entry.panel_key)
+    if panel is None or panel.review is not Review.SPARED or panel.is_settled:
+        return
+    order = ORDERS.must(ctx.store, panel.order_id)
+    leg = LEGS.must(ctx.store, panel.order_id, panel.leg)
+    if not will_be_void(ctx, leg, panel):
+        _conclude(ctx, order, leg, panel, SEATS.scan(ctx.store, *panel.key), lacks_half=False)
+
+
+def weigh_spared(ctx: Context, entry: QueueEntry) -> int:
+    """Return the gas of ruling the places of a stage without a review; it depends on the panel's answers and seats."""
+    panel = PANELS.get(ctx.store, *entry.panel_key)
+    return _weigh_ruling(ctx, panel) if panel is not None and panel.review is Review.SPARED else 0
+
+
+def _conclude(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelSeat], *, lacks_half: bool) -> None:
+    """Rule the places that are decided, and continue with the next stage, the next round, or the end of the leg."""
+    key = panel.key
+    ruled = _rule(ctx, order, leg, panel, seats)
+    last_next = bool(ruled.undecided) and (lacks_half or ruled.last_next)
+    panel = move_panel(
+        ctx,
+        panel,
+        PanelStep.GO_ON if ruled.undecided else PanelStep.DECIDE,
+        places=ruled.places,
+        wanted=ruled.wanted,
+        review=ruled.review,
+        is_open=False,
+        last_next=last_next,
+    )
     panel = take_room(ctx, panel, count_next(panel))
-    ctx.emit(StageEnded(panel=key, stage=panel.stage, wanted=panel.wanted, repeats=False, last_next=last_next))
+    ctx.emit(
+        StageEnded(
+            panel=key,
+            stage=panel.stage,
+            wanted=panel.wanted,
+            repeats=False,
+            last_next=last_next,
+            review=int(panel.review),
+        )
+    )
     if panel.for_slash:
         end_slash_vote(ctx, order, leg, panel, slashed=bool(get_slashable(ctx, panel)))
         return
@@ -166,7 +206,14 @@ def _repeat(ctx: Context, order: Order, leg: Leg, panel: Panel, new: list[PanelS
     panel = move_panel(ctx, panel, PanelStep.GO_ON, is_open=False, repeats=True, was_repeated=True)
     take_room(ctx, panel, len(new))
     ctx.emit(
-        StageEnded(panel=panel.key, stage=panel.stage, wanted=panel.wanted, repeats=True, last_next=panel.last_next)
+        StageEnded(
+            panel=panel.key,
+            stage=panel.stage,
+            wanted=panel.wanted,
+            repeats=True,
+            last_next=panel.last_next,
+            review=int(panel.review),
+        )
     )
     wait_for_seed(ctx, order, leg, panel, panel.stage + 1)
 
@@ -175,12 +222,13 @@ def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelS
     """Decide the places that can be decided, and return the changed panel.
 
     The returned panel also has the number of new seats that each group needs, and whether the next stage must be the
-    last.
+    last. If every place is right and the stage may be reviewed, its segments have no ruling yet.
     """
     places = list(panel.places)
     wanted = [0] * len(panel.wanted)
     last_next = False
     tier = tier_of(leg)
+    found: list[_Found] = []
     for number in panel.undecided:
         votes = get_votes(seats, number)
         place = places[number]
@@ -202,20 +250,52 @@ def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelS
         if ruling is Ruling.UNDECIDED and place.finding is not None:
             # The last stage could not decide the appeal, so the first ruling stays.
             ruling, stage, finding = Ruling.WRONG, place.stage, place.finding
-        places[number] = replace(place, ruling=ruling, stage=stage, finding=finding)
+        found.append(_Found(number, ruling, stage, finding))
+    kept = [] if any(wanted) else _find_reviewed(panel, tier, found)
+    for each in found:
+        number, finding, place = each.place, each.finding, places[each.place]
+        if number in kept:
+            wanted[place.group] = 1
+            continue
+        places[number] = replace(place, ruling=each.ruling, stage=each.stage, finding=finding)
         kind, root, step = (finding.kind, finding.root, finding.step) if finding else (0, b"", 0)
         ctx.emit(
             PlaceRuled(
                 panel=panel.key,
                 place=number,
-                stage=stage,
-                ruling=int(ruling),
+                stage=each.stage,
+                ruling=int(each.ruling),
                 kind=int(kind),
                 root=root,
                 step=step,
             )
         )
-    return replace(panel, places=tuple(places), wanted=tuple(wanted), last_next=last_next)
+    review = Review.WAITS if kept else Review.NONE
+    return replace(panel, places=tuple(places), wanted=tuple(wanted), last_next=last_next, review=review)
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """The ruling that follows for a place at the end of a stage."""
+
+    place: int
+    ruling: Ruling
+    stage: int
+    finding: Finding | None
+
+
+def _find_reviewed(panel: Panel, tier: Tier, found: list[_Found]) -> list[int]:
+    """Return the places whose seats may be reviewed: the segments of a stage that found every place right.
+
+    There is no review after the last stages of a panel, or if too few validators are left for one.
+    """
+    segments = [each.place for each in found if panel.places[each.place].place.kind is AuditKind.SEGMENT]
+    right = all(each.ruling is Ruling.RIGHT for each in found)
+    if not (tier.review_rate and right) or panel.review is Review.SPARED or panel.is_last or panel.for_slash:
+        return []
+    groups = {panel.places[number].group for number in segments}
+    fits = panel.stage + 1 < STAGES + panel.was_repeated and panel.seats + len(groups) <= panel.eligible
+    return segments if fits else []
 
 
 def _punish_silence(ctx: Context, order: Order, leg: Leg, panel: Panel, seat: PanelSeat) -> None:

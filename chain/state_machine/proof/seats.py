@@ -248,7 +248,8 @@ def settle_panel(
             VALIDATORS.update(ctx.store, seat.validator, audits_answered=answered + 1)
     pool = fee
     if undecided:
-        pool = panel_fee(served_terms(order.terms, leg), order.params, 0, len(panel.wanted))
+        params = tier_of(leg).paid(order.params)
+        pool = panel_fee(served_terms(order.terms, leg), params, 0, len(panel.wanted))
     purse = Purse(
         fee=fee,
         pot=PANEL_POTS.get(ctx.store, *key) - slash,

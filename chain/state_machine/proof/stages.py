@@ -28,6 +28,7 @@ from chain.state_machine.proof.tables import (
     BEHIND_PANELS,
     PANEL_DUTIES,
     PANELS,
+    REVIEW_DUE,
     ROUNDS,
     SEATS,
     STAGE_DUE,
@@ -44,8 +45,8 @@ from domain.keys import PanelKey, RoundKey
 from domain.legs.records import Leg
 from domain.limits import SEATS_MAX
 from domain.market.records import Order
-from domain.proof.events import PanelSkipped, StageOpened
-from domain.proof.records import Panel, PanelSeat
+from domain.proof.events import PanelSkipped, ReviewSpared, StageOpened
+from domain.proof.records import Panel, PanelSeat, Review
 from domain.proof.transitions import PANEL_STEPS, PanelStep
 from domain.registry.records import Validator
 from pol.rules.lots import draw, draw_weighted, seed
@@ -88,9 +89,13 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     if panel.stage == 0 and panel.standing is not None:
         panel = replace(panel, places=draw_share_places(ctx, subject, beacon, order, panel))
     before = SEATS.scan(ctx.store, *key)
+    if panel.review is Review.WAITS and not _is_reviewed(subject, beacon, leg):
+        _spare(ctx, panel)
+        return
     drawn = _draw_seats(ctx, subject, beacon, order, leg, panel, before)
     count = len(drawn.seats)
-    commits_end = ctx.clock + (get_commit_seconds(order, panel) if count else 0)
+    commits_end = ctx.clock + (get_commit_seconds(order, leg, panel) if count else 0)
+    compare_end = commits_end + (get_compare_seconds(order, leg) if count else 0)
     first_seat = panel.first_seat if panel.repeats else panel.seats
     repeats = first_seat < len(before)
     panel = move_panel(
@@ -101,7 +106,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         seed=seed("panel/digest", subject.id, beacon),
         earlier_seeds=(*panel.earlier_seeds, panel.seed) if panel.stage else (),
         commits_end=commits_end,
-        reveals_end=commits_end + (reveal_seconds(order.params) if count else 0),
+        reveals_end=compare_end + (reveal_seconds(order.params) if count else 0),
         is_last=drawn.is_last,
         is_open=True,
         wanted=(0,) * len(panel.wanted),
@@ -113,6 +118,7 @@ def draw_stage(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
         stake=drawn.stake,
         repeats=False,
         last_next=False,
+        review=Review.NONE,
     )
     take_room(ctx, panel, count)
     for number, (validator, places, _) in enumerate(drawn.seats, first_seat):
@@ -158,10 +164,30 @@ def _draw_audit(ctx: Context, subject: PanelSubject, beacon: bytes) -> None:
     advance(ctx, ORDERS.must(ctx.store, key.order_id))
 
 
-def get_commit_seconds(order: Order, panel: Panel) -> int:
+def _is_reviewed(subject: PanelSubject, beacon: bytes, leg: Leg) -> bool:
+    """Return whether the seed draws a review of the stage before."""
+    (number,) = draw(seed("panel/review", subject.id, beacon), BPS, 1)
+    return number < tier_of(leg).review_rate
+
+
+def _spare(ctx: Context, panel: Panel) -> None:
+    """Let the places of a stage be ruled without a review."""
+    panel = replace(panel, review=Review.SPARED)
+    PANELS.put(ctx.store, panel)
+    take_room(ctx, panel, 0)
+    ctx.emit(ReviewSpared(panel.key))
+    schedule(ctx, ctx.clock, REVIEW_DUE, *panel.key)
+
+
+def get_commit_seconds(order: Order, leg: Leg, panel: Panel) -> int:
     """Return the time (seconds) that the seats of a panel have to commit in a stage."""
     fetch = fetch_seconds(order.terms, order.params) if panel.asker else 0
-    return commit_seconds(order.params, order.audit_ms) + fetch
+    return commit_seconds(order.params, order.audit_ms) + fetch - get_compare_seconds(order, leg)
+
+
+def get_compare_seconds(order: Order, leg: Leg) -> int:
+    """Return the time (seconds) that the seats of a stage have to compare states after they have committed."""
+    return ceil_div(tier_of(leg).compare_part * order.audit_ms, 1_000)
 
 
 def weigh_stage_draw(ctx: Context, subject: PanelSubject) -> int:

@@ -290,6 +290,9 @@ FORFEIT_DUE = Due("forfeit", 8, lane=0, of_order=True)
 WITNESS_DUE = Due("witness", 61, lane=1, of_order=True)
 # Replicas have to be compared, or one of them may go on. Parts of an entry: first replica.
 REPLICAS_DUE = Due("replicas", 30, lane=0)
+# The places of a stage have to be ruled, because no review of it was drawn. Parts of an entry: order, leg, round,
+# dispute.
+REVIEW_DUE = Due("review", 31, lane=0, of_order=True)
 # The time to appeal a ruling is over. Parts of an entry: order, leg, round, dispute.
 APPEAL_DUE = Due("appeal", 52, lane=0, of_order=True)
 

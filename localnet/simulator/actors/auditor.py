@@ -14,18 +14,21 @@ from domain.keys import PanelKey
 from domain.limits import SLOTS_MAX
 from domain.market.records import OrderState
 from domain.proof.queries import OrderResponse, PanelRequest, PanelResponse, SeatsRequest
-from domain.proof.records import AuditKind, Panel, PanelSeat, SeatAnswer
+from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer
 from link.handover import seal_chunk
-from link.types import AuditOpening, BlobRef, ChunkOpening, not_ready
+from link.types import AuditOpening, BlobRef, ChunkOpening, OpenedState, not_ready
 from localnet.simulator.behaviours import Asked, say
 from localnet.simulator.chain import LiveChain
 from localnet.simulator.memory_chain import digest
 from localnet.simulator.replay import recompute, stop_step_of
 from localnet.simulator.training import LOCAL_CHUNK
 from pol.rules.panels import place_work
+from pol.rules.tiers.remarks import write_remarks
+from pol.rules.tiers.table import tier_named
 from validator.decide import actions as do
 from validator.decide.actions import Action
 from validator.decide.records import (
+    Compared,
     FoundResult,
     LegKey,
     LocalSeat,
@@ -40,10 +43,13 @@ from validator.decide.retention import needed_blobs
 from validator.decide.seats import (
     blob_awaited,
     job_loaded,
+    may_see_end,
     opening_arrived,
     place_recomputed,
     place_shown,
+    serves_end,
     serves_later,
+    states_compared,
 )
 from validator.decide.tasks import audit_opening
 from validator.decide.view import OwnPanel
@@ -80,6 +86,8 @@ class Auditor:
         """Forget what was read."""
         self._subjects: dict[SeatKey, PanelResponse] = {}
         self._panels: dict[PanelKey, OwnPanel] = {}
+        # The seats that will say that a claim is within the thresholds of what they computed, or pretend to have.
+        self._vouches: set[tuple[SeatKey, int]] = set()
 
     # Looking, as the observer does
 
@@ -153,6 +161,10 @@ class Auditor:
                 work = place_work(terms, action.place.kind)
                 daemon.later(delay, partial(self._change, seat, _served(index)))
                 daemon.later(delay + work * 1000 // daemon.speed, partial(self._replayed, action))
+            case do.CompareStates():
+                terms = world.job(action.seat.order_id).terms
+                delay = (1 + len(action.reviewed)) * world.network.delay(terms.global_bytes + terms.local_bytes)
+                daemon.later(delay, partial(self._compared, action))
             case do.FindStates():
                 delay = world.network.delay(sum(action.sizes))
                 daemon.later(delay, partial(self._found_states, action))
@@ -243,7 +255,71 @@ class Auditor:
         seat = self.daemon.records.get(action.seat)
         if isinstance(seat, LocalSeat):
             found = self._recomputed(seat, action)
-            self._change(action.seat, partial(place_recomputed, index=action.index, found=found))
+            compares = action.place.kind is AuditKind.SEGMENT and tier_named(action.tier).hardware
+            kept = self._kept(action, found) if compares and not found.fault else None
+            self._change(action.seat, partial(place_recomputed, index=action.index, found=found, kept=kept))
+
+    def _kept(self, action: do.ReplayPlace, found: Recomputed) -> OpenedState:
+        """Return the end states of a segment that this validator computed, or pretends to have computed."""
+        job = self.daemon.world.job(action.seat.order_id)
+        state = job.blob(found.digest)
+        return OpenedState(index=action.place.segment + 1, global_state=state, local_state=state, metrics=())
+
+    def _compared(self, action: do.CompareStates) -> None:
+        """Compare the end states of a segment, which are served as in the real daemons, with this validator's own."""
+        daemon, world = self.daemon, self.daemon.world
+        daemon.finished(action.key, ASK_MS)
+        seat = daemon.records.get(action.seat)
+        place = seat.places[action.index] if isinstance(seat, LocalSeat) else None
+        if place is None or place.found is None:
+            return
+        winner = world.validators[action.winner]
+        if action.claim and not action.shown and not winner.auditor.serves_end_to(daemon.me, action):
+            daemon.wake(ASK_MS)
+            return
+        roots = {
+            other: world.validators[other.validator].auditor.end_for(daemon.me, action) for other in action.reviewed
+        }
+        if b"" in roots.values() and daemon.view.clock < action.ask_until:
+            daemon.wake(ASK_MS)
+            return
+        outside = [other for other, root in roots.items() if root and root != place.found.digest]
+        unserved = [other for other, root in roots.items() if not root]
+        outside, unserved = daemon.behaviour.remarks(daemon, outside, unserved, action.reviewed)
+        remarks = tuple(
+            write_remarks(
+                [other.number for other in outside if other.stage == stage],
+                [other.number for other in unserved if other.stage == stage],
+            )
+            for stage in range(1, action.stages + 1)
+        )
+        within = (action.seat, action.index) in self._vouches
+        compared = Compared(AnswerKind.WITHIN if within else AnswerKind.OUTSIDE, remarks)
+        self._change(action.seat, partial(states_compared, index=action.index, compared=compared))
+
+    def serves_end_to(self, caller: str, action: do.CompareStates) -> bool:
+        """Return whether this validator shows a seat the end of a segment of its own round."""
+        daemon, about = self.daemon, self.daemon.view.panels.get(action.seat.panel)
+        if not daemon.up or not isinstance(about, OwnPanel) or not daemon.behaviour.serves(daemon, caller):
+            return False
+        return may_see_end(about, caller, action.number, daemon.view.clock)
+
+    def end_for(self, caller: str, action: do.CompareStates) -> bytes:
+        """Return the root of the end states that this validator computed for a seat; empty if it shows none."""
+        daemon, about = self.daemon, self.daemon.view.earlier.get(action.seat.panel)
+        if not daemon.up or about is None or not daemon.behaviour.serves_own(daemon, caller):
+            return b""
+        own = (
+            record
+            for key, record in daemon.records.items()
+            if isinstance(key, SeatKey) and key.panel == about.panel.key
+        )
+        for record in own:
+            if isinstance(record, LocalSeat):
+                end = serves_end(record, about, caller, action.number, daemon.view.clock)
+                if end is not None:
+                    return end.states[0].global_state.sha256
+        return b""
 
     def _found_states(self, action: do.FindStates) -> None:
         """Take the states that a round left from those who have them, and say so."""
@@ -326,7 +402,23 @@ class Auditor:
         says = say(daemon, asked, found)
         if says is found:  # who says something else need not compute it
             daemon.worked += place_work(job.terms, place.kind)
+        if place.kind is AuditKind.SEGMENT and tier_named(action.tier).hardware and not says.fault:
+            return self._own_end(action, asked, found, says)
         return says
+
+    def _own_end(self, action: do.ReplayPlace, asked: Asked, found: Recomputed, says: Recomputed) -> Recomputed:
+        """Return the end states to which this validator commits, and note what it will say of the provider's.
+
+        Who has not computed has a state that no one else has.
+        """
+        is_claim = says.root == asked.claimed if asked.claimed else says.kind is AnswerKind.STOPPED
+        if is_claim and (asked.claimed or says.step == asked.step):
+            self._vouches.add((action.seat, action.index))
+        own = found.root or digest("stopped", action.place, found.step)
+        if says is not found:
+            own = digest("pretended", self.daemon.me, action.seat, action.index)
+        stops = found.kind is AnswerKind.STOPPED
+        return Recomputed(fault="", kind=AnswerKind.OUTSIDE, root=b"", digest=own, stopped=stops)
 
     def _said(self, key: SeatKey, place: int) -> tuple[SeatAnswer, ...]:
         """Return what others said of a place on chain, for all to read."""

@@ -26,10 +26,20 @@ from localnet.simulator.memory_chain import CHAIN_ID, digest
 from localnet.simulator.replay import recompute
 from pol.rules.disputes import challenge_commitment
 from pol.rules.panels import place_work
+from pol.rules.tiers.exact import EXACT
 from validator.decide.records import Sizes
 from validator.decide.seats import find_fault, fits_sizes, shares_of
 from validator.watch.challenge import compute_bond
-from validator.watch.places import accepted_shares, agrees, choose_place, find_stop, get_claim, to_finding
+from validator.watch.places import (
+    accepted_shares,
+    agrees,
+    choose_place,
+    compares_ends,
+    find_stop,
+    found_within,
+    get_claim,
+    to_finding,
+)
 from validator.watch.recompute import PlaceCheck
 
 if TYPE_CHECKING:
@@ -104,6 +114,8 @@ class ChallengerActor:
             self._ask(key, place)
         else:
             finding = Finding(AnswerKind.FINISHED, digest("a lie", self.me, key), 0)
+            if compares_ends(leg, place):
+                finding = Finding(AnswerKind.OUTSIDE, b"", 0)
             if deed is Deed.SAYS_UNSERVED:
                 finding = Finding(AnswerKind.UNAVAILABLE, b"", 0)
             self._challenge(key, PlaceCheck(place, finding, b"", agrees=False), opens=deed is not Deed.OPENS_NOTHING)
@@ -141,7 +153,8 @@ class ChallengerActor:
         leg, terms = on_chain.leg(key.leg), on_chain.order.terms
         assert leg is not None
         shares = accepted_shares(on_chain, closed)
-        fault = find_fault(place, opening, terms, shares, ())
+        compares = compares_ends(leg, place)
+        fault = find_fault(place, opening, terms, shares, (), with_end=compares)
         if fault or not fits_sizes(opening, Sizes(terms.global_bytes, terms.local_bytes, terms.update_bytes)):
             # Such an opening is as good as none, and brings no reward.
             return
@@ -149,6 +162,9 @@ class ChallengerActor:
         result = recompute(self.world.job(key.order_id), key.round, place, opening, own, closed.global_in, [b""])
         finding, claim = to_finding(result), get_claim(closed, shares, place, opening)
         stop = find_stop(on_chain, closed, shares, place)
+        if compares:
+            is_right = EXACT.rule(finding, claim, stop) is Ruling.RIGHT
+            finding = found_within(claim, stop) if is_right else Finding(AnswerKind.OUTSIDE, b"", 0)
         if not agrees(leg.tier, finding, claim, stop):
             self._challenge(key, PlaceCheck(place, finding, claim, agrees=False))
 

@@ -814,7 +814,9 @@ class ProviderActor:
             auditor = self.world.validators[seat.validator].auditor
             for number in seat.places:
                 place = panel.places[number].place
-                opening = claims.place_opening(place, leaves_of(trace.delivery), trace.task.payload, put)
+                with_end = claims.shows_ends(self.world.order(key.order_id), panel)
+                leaves = leaves_of(trace.delivery)
+                opening = claims.place_opening(place, leaves, trace.task.payload, put, with_end=with_end)
                 show = partial(auditor.take_shown, panel.key, number, opening)
                 self.world.network.call(show, self._answer(partial(_ignore)))
         self._end(name, pause=RETRY_MS)

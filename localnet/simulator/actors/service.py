@@ -46,7 +46,11 @@ from validator.decide.view import OwnPanel, WatchedPlaces
 from validator.decide.witness import find_witness, witnessed_offered
 from validator.serve.callers import Asking, Presence, Watched
 from validator.serve.service import WATCHED
-from validator.watch.places import get_extents, shows_open_result
+from validator.watch.places import (
+    compares_ends,
+    get_extents,
+    shows_open_result,
+)
 
 if TYPE_CHECKING:
     from localnet.simulator.actors.validator import ValidatorActor
@@ -300,10 +304,12 @@ class Service:
         if not daemon.behaviour.serves_challenger(daemon, caller):
             return None
         panels = (about.panel for about in daemon.view.panels.values() if isinstance(about, OwnPanel))
-        if shows_open_result(panels, key, place) or not self._watched.ask(caller, key, place):
+        leg = on_chain.leg(key.leg)
+        compares = leg is not None and compares_ends(leg, place)
+        if shows_open_result(panels, key, place, with_end=compares) or not self._watched.ask(caller, key, place):
             return not_ready(ASK_MS)
         daemon.wake()
-        return audit_opening(local, key.round, place)
+        return audit_opening(local, key.round, place, with_end=compares)
 
     # States of earlier legs
 

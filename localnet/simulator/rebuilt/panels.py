@@ -14,6 +14,7 @@ from domain.proof.events import (
     PanelWaits,
     PlaceDrawn,
     PlaceRuled,
+    ReviewSpared,
     RoomTaken,
     RulingAppealed,
     RulingWaits,
@@ -34,6 +35,7 @@ from domain.proof.records import (
     Finding,
     PanelPlace,
     PanelSeat,
+    Review,
     Ruling,
     SeatAnswer,
 )
@@ -131,6 +133,7 @@ def _(change: StageOpened, books: Rebuilt) -> None:
         revealed=0,
         eligible=change.eligible,
         stake=change.stake,
+        review=Review.NONE,
     )
 
 
@@ -213,7 +216,13 @@ def _(change: StageEnded, books: Rebuilt) -> None:
         repeats=change.repeats,
         was_repeated=known.was_repeated or change.repeats,
         last_next=change.last_next,
+        review=Review(change.review),
     )
+
+
+@take.register
+def _(change: ReviewSpared, books: Rebuilt) -> None:
+    books.change_panel(change.panel, review=Review.SPARED)
 
 
 @take.register

@@ -140,7 +140,7 @@ def _order(market: Market, seed: int, number: int, used: Any) -> OrderPlan:
         terms=terms,
         conditions=OrderConditions(tiers=(market.tier,)),
         price_limit=limit,
-        deposit=least_deposit(terms, limit, used) + 10_000,
+        deposit=least_deposit(terms, limit, used, (market.tier,)) + 10_000,
         time_to_live=300,
         deadline=1_500,
         rematch=True,

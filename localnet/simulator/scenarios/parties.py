@@ -28,6 +28,7 @@ from pol.rules.disputes import challenge_commitment
 from pol.rules.inclusion import task_sign_bytes
 from pol.rules.lots import duty_segments
 from pol.rules.schedule import share_segments
+from validator.decide.actions import ReviewedSeat
 from validator.decide.admission import NEWCOMER_ROUNDS_MAX, Backing
 from validator.decide.duties import Duty
 from validator.decide.orders import refuse_with
@@ -331,6 +332,30 @@ class ServesAllButOne(HonestValidator):
     def serves(self, daemon: ValidatorActor, auditor: str) -> bool:
         others = sorted(name for name in daemon.world.validators if name != daemon.me)
         return auditor != others[0]
+
+
+class HidesOwnStates(HonestValidator):
+    """Serves the end states that it computed as a seat to no one."""
+
+    honest = False
+
+    def serves_own(self, daemon: ValidatorActor, caller: str) -> bool:
+        return False
+
+
+class AccusesAll(HonestValidator):
+    """Says that the end states of all earlier seats are outside the thresholds."""
+
+    honest = False
+
+    def remarks(
+        self,
+        daemon: ValidatorActor,
+        outside: list[ReviewedSeat],
+        unserved: list[ReviewedSeat],
+        reviewed: tuple[ReviewedSeat, ...],
+    ) -> tuple[list[ReviewedSeat], list[ReviewedSeat]]:
+        return list(reviewed), []
 
 
 class SaysUnserved(HonestValidator):

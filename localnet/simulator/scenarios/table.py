@@ -61,6 +61,7 @@ from localnet.simulator.behaviours import (
 from localnet.simulator.scenarios.findings import EITHER_CONSUMER, EITHER_PROVIDER, NO_ONE
 from localnet.simulator.scenarios.markets import WINNER, Market, crash_for
 from localnet.simulator.scenarios.parties import (
+    AccusesAll,
     Bribed,
     Censor,
     Challenger,
@@ -71,6 +72,7 @@ from localnet.simulator.scenarios.parties import (
     Fumbles,
     GoneAfter,
     Hasty,
+    HidesOwnStates,
     Leaves,
     NeverAppeals,
     OtherSlot,
@@ -94,6 +96,7 @@ from localnet.simulator.scenarios.tiers import RARE, TRIES, compared, has_skippe
 from localnet.simulator.training import Job
 from localnet.simulator.world import World
 from pol.rules.tiers.replicated import REPLICATED
+from pol.rules.tiers.tolerance import TOLERANCE
 
 CHEAT = "v0p0"
 """The provider that is not honest: of the cluster that wins."""
@@ -679,6 +682,23 @@ _SCENARIOS = (
         NO_ONE,
         lambda: GoneAfter(MsgRevealAnswer),
         rounds=1,
+    ),
+    _seats(
+        "seats-hide-their-states",
+        "A third of the strangers serve the end states that they computed to no one. Reviews find it.",
+        "auditor: refuted",
+        HidesOwnStates,
+        lambda _: True,
+        tier=TOLERANCE.name,
+    ),
+    _seats(
+        "reviewers-accuse-everyone",
+        "A third of the strangers say of each state that they review that it is outside the thresholds.",
+        "auditor: refuted",
+        AccusesAll,
+        lambda _: True,
+        orders=3,
+        tier=TOLERANCE.name,
     ),
     *map(_bribed, (1, 2, 3)),
     _friends(

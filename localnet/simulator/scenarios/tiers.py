@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from domain.market.reasons import CloseReason
-from domain.proof.events import PanelSkipped, RoundCompared
+from domain.proof.events import PanelSkipped, RoundCompared, StageOpened
 from domain.proof.reasons import Comparison
 from domain.vocabulary import changes_of
 from localnet.simulator.behaviours import LazyAuditor
@@ -17,6 +17,7 @@ from localnet.simulator.scenarios.scenario import Scenario
 from localnet.simulator.world import World
 from pol.rules.tiers.replicated import REPLICATED
 from pol.rules.tiers.sampled import SAMPLED
+from pol.rules.tiers.tolerance import TOLERANCE
 
 RARE = {"job_bond_bps": 10_000}
 """Parameters with which rounds are drawn rarely: the job bond is the price of the whole leg."""
@@ -179,6 +180,58 @@ _REPLICATED = (
 )
 
 
+_TOLERANCE = (
+    Replayed(
+        "everyone-is-honest",
+        "Everyone is honest. Seats compare states with their own, and lots draw reviews of some of them.",
+        skips=False,
+        shown=lambda world: all_settled(world) and is_reviewed(world),
+    ),
+    Replayed(
+        "wrong-middle-segment",
+        "A provider invents a segment. Its validator finds it outside the thresholds.",
+        skips=False,
+    ),
+    Replayed("wrong-update", "A provider invents an update, which is exact here, too.", skips=False),
+    Replayed(
+        "missed-by-the-validator",
+        "A third of a share is invented. The validator's draws miss it, and seats find it outside the thresholds.",
+        skips=False,
+    ),
+    Replayed("wrong-aggregation", "A validator aggregates wrongly. The seats find it by its root.", skips=False),
+    Replayed(
+        "rejects-right-shares",
+        "A validator rejects right shares as mismatches. Providers stand for them, and it pays.",
+        skips=False,
+    ),
+    Replayed("signs-no-receipt", "A validator takes no delivery of one provider. Witnesses have it.", skips=False),
+    Replayed(
+        "lets-a-friend-cheat",
+        "A validator accepts whatever its friend, a provider, invents. Panels find it.",
+        skips=False,
+    ),
+    Replayed("false-challenge", "An operator challenges a right place. Its bond pays the seats.", skips=False),
+    Replayed(
+        "seats-do-not-compute",
+        "A third of the strangers say that each claim is within the thresholds, and compute nothing. Reviews find it.",
+        skips=False,
+        fault="auditor: refuted",
+    ),
+    Replayed("seats-lie", "A third of the strangers say of right states that they are outside.", skips=False),
+    Replayed("seats-say-unavailable", "A third of the strangers say that states are not served.", skips=False),
+    Replayed("seat-gone-after-committing", "Seats are gone after they committed to their own states.", skips=False),
+    Replayed("seat-gone-after-revealing", "Seats are gone before anyone reviews their states.", skips=False),
+    Replayed("3-of-4-seats-collude", "A validator aggregates wrongly, and three of four seats help it.", skips=False),
+    Replayed("serves-all-but-one", "A validator serves every seat but one, which says so.", skips=False),
+    Replayed("job-stops-in-a-step", "A job stops in a step, and all seats find that it stops there.", skips=False),
+)
+
+
+def is_reviewed(world: World) -> bool:
+    """Return whether a lot drew a review of a panel."""
+    return any(change.stage > 1 for change in changes_of(StageOpened, world.chain.events))
+
+
 def has_skipped(shown: Callable[[World], bool]) -> Callable[[World], bool]:
     """Return whether a scenario showed its subject, and a lot left a round out."""
     return lambda world: shown(world) and any(True for _ in changes_of(PanelSkipped, world.chain.events))
@@ -186,7 +239,7 @@ def has_skipped(shown: Callable[[World], bool]) -> Callable[[World], bool]:
 
 def play_in_tiers(table: Mapping[str, Scenario]) -> Iterable[Scenario]:
     """Yield scenarios of the table in other tiers. The name of each begins with the name of its tier."""
-    for tier, rows in ((SAMPLED.name, _SAMPLED), (REPLICATED.name, _REPLICATED)):
+    for tier, rows in ((SAMPLED.name, _SAMPLED), (REPLICATED.name, _REPLICATED), (TOLERANCE.name, _TOLERANCE)):
         for replayed in rows:
             yield _replay(table[replayed.name], tier, replayed)
 

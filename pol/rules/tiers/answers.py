@@ -76,5 +76,5 @@ def finding_of(answer: SeatAnswer) -> Finding:
 
     If several answers report that a blob is unavailable, they have the same finding, even if they name different blobs.
     """
-    root = answer.root if answer.kind is AnswerKind.FINISHED else b""
+    root = answer.root if answer.kind in (AnswerKind.FINISHED, AnswerKind.WITHIN) else b""
     return Finding(answer.kind, root, answer.step)

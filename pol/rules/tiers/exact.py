@@ -9,7 +9,7 @@ from domain.amount import BPS
 from domain.legs.records import Leg
 from domain.market.records import ChallengeTerms, JobTerms, Order
 from domain.order_params import OrderParams
-from domain.proof.records import Finding
+from domain.proof.records import AnswerKind, AuditKind, Finding, SeatAnswer
 from escrow.settle import audit_fee
 from pol.rules.lots import draw_duty_segments
 from pol.rules.panels import audit_floor, draw_places, is_eligible, place_cost
@@ -23,7 +23,7 @@ def _whole(finding: Finding) -> Finding:
     return finding
 
 
-def _every_byte(digest: bytes) -> bytes:
+def _every_byte(_: SeatAnswer, digest: bytes) -> bytes:
     return digest
 
 
@@ -47,6 +47,20 @@ def draw_duty(seed: bytes, terms: JobTerms, is_new: bool, params: OrderParams) -
 def may_sit(order: Order, speed: int, rate: int) -> bool:
     """Return whether a validator promises enough speed and rate to audit the order within its audit time."""
     return is_eligible(order.terms, order.params, order.audit_ms, speed, rate)
+
+
+ROOTS = frozenset((AnswerKind.FINISHED, AnswerKind.STOPPED, AnswerKind.UNAVAILABLE))
+"""The kinds of answers that say what was recomputed, as a root."""
+
+
+def may_answer(_: AuditKind, kind: AnswerKind) -> bool:
+    """Return whether an answer may have this kind: any that gives a root, or says why there is none."""
+    return kind in ROOTS
+
+
+def as_ordered(params: OrderParams) -> OrderParams:
+    """Return the parameters with the number of seats that a fee pays in each group: ``auditors``."""
+    return params
 
 
 def panel_fee(order: Order, leg: Leg, work: int) -> int:
@@ -90,6 +104,7 @@ EXACT = Tier(
     draw_places=draw_places,
     draw_duty=draw_duty,
     may_sit=may_sit,
+    may_answer=may_answer,
     digests=answer_digests,
     commitment=answer_commitment,
     decide=partial(decide, COUNTED),
@@ -99,6 +114,7 @@ EXACT = Tier(
     is_same_share=is_same_share,
     floor=audit_floor,
     fee=panel_fee,
+    paid=as_ordered,
     cost=place_cost,
     penalty=3,
     least_multiple=price_of_share,

@@ -13,8 +13,9 @@ from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.replicated import REPLICATED
 from pol.rules.tiers.sampled import SAMPLED
 from pol.rules.tiers.tier import Tier
+from pol.rules.tiers.tolerance import TOLERANCE
 
-TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in (EXACT, SAMPLED, REPLICATED)})
+TIERS: Mapping[str, Tier] = MappingProxyType({tier.name: tier for tier in (EXACT, SAMPLED, REPLICATED, TOLERANCE)})
 """The tiers by name, the default first. Use the functions below for look-ups, since tests replace this table."""
 
 DEFAULT_TIERS = tuple(TIERS)[:1]
@@ -62,27 +63,30 @@ def is_replicating(name: str) -> bool:
 
 
 def single_tiers() -> tuple[str, ...]:
-    """Return the names of the tiers in which one validator serves an order. A bid serves an order that names no tier in
-    the first of them that it offers.
+    """Return the names of the tiers in which a bid may serve an order that names no tier: the first of them that it
+    offers.
+
+    One validator serves the order, and its results have the same bits everywhere. All other tiers have to be named.
     """
-    return tuple(tier.name for tier in TIERS.values() if not tier.replicates)
+    return tuple(tier.name for tier in TIERS.values() if not (tier.replicates or tier.hardware))
 
 
 def highest_floor(names: Iterable[str], terms: JobTerms, price_limit: int, params: OrderParams) -> int:
     """Return the highest of the least audit fees that a round has in the named tiers.
 
-    If ``names`` is empty, all tiers count.
+    If ``names`` is empty, the tiers count in which a bid may serve such an order.
     """
-    tiers = [TIERS[name] for name in names] or all_tiers()
+    tiers = [TIERS[name] for name in tuple(names) or single_tiers()]
     return max(tier.floor(terms, price_limit, params) for tier in tiers)
 
 
 def longest_wait(names: Iterable[str], asked: ChallengeTerms, params: OrderParams) -> int:
     """Return the longest time (seconds) that a round waits for challenges in one of the named tiers.
 
-    ``asked`` are the rules that the order asked for. If ``names`` is empty, all tiers count.
+    ``asked`` are the rules that the order asked for. If ``names`` is empty, the tiers count in which a bid may serve
+    such an order.
     """
-    tiers = [TIERS[name] for name in names] or all_tiers()
+    tiers = [TIERS[name] for name in tuple(names) or single_tiers()]
     return max(tier.challenges(asked, params).wait for tier in tiers)
 
 

@@ -86,11 +86,18 @@ class Tier:
     - ``draw_duty(seed, terms, is_new, params)``: the segments of a share that its own validator must replay. ``terms``
       are the terms of the leg. ``is_new`` is true if its provider has no share in a verified round.
     - ``may_sit(order, speed, rate)``: whether a validator may have a seat.
+    - ``review_rate``: the chance, in basis points, that a stage that found all its segments right is followed by one
+      seat for each group, which reviews the states of the seats before it.
 
     Answers:
 
     - ``digests(seeds, inner_roots, state)``: the digest of a recomputed place for each seed.
     - ``commitment(chain_id, round, stage, auditor, salt, answers)``: the commitment of a seat to its answers.
+    - ``may_answer(place, kind)``: whether an answer about a kind of place may have this kind.
+    - ``hardware``: whether segments are computed in the hardware arithmetic that the job names. A seat then commits to
+      its own end state before it may fetch the provider's, and compares the two (``pol/rules/tolerance.py``).
+    - ``compare_part``: the part of the time of a stage in which seats compare states, as a multiple of the audit time.
+      It is taken from the time to commit.
 
     Rulings:
 
@@ -106,6 +113,7 @@ class Tier:
 
     - ``floor(terms, price_limit, params)``: the least audit fee of a round, which the deposit must cover.
     - ``fee(order, leg, work)``: the total pay of the seats of a round with a panel.
+    - ``paid(params)``: the order's parameters with the number of seats that a fee pays in each group.
     - ``cost(terms, kind, price)``: the pay of a seat for a place, at the price of auditors
       (:func:`pol.rules.panels.audit_price`).
     - ``penalty``: the loss of a seat for an answer other than the ruling, as a multiple of its pay.
@@ -124,6 +132,7 @@ class Tier:
     draw_places: Callable[[bytes, Sequence[ShareExtent], int, AuditPlace | None], tuple[AuditPlace, ...]]
     draw_duty: Callable[[bytes, JobTerms, bool, OrderParams], tuple[int, ...]]
     may_sit: Callable[[Order, int, int], bool]
+    may_answer: Callable[[AuditKind, AnswerKind], bool]
     digests: Callable[[Sequence[bytes], Iterable[bytes], Iterable[bytes | memoryview]], tuple[bytes, ...]]
     commitment: Callable[[str, PanelKey, int, str, bytes, Iterable[SeatAnswer]], bytes]
     decide: Callable[[Sequence[Vote], Quorum], Finding | None]
@@ -133,11 +142,15 @@ class Tier:
     is_same_share: Callable[[bytes, bytes], bool]
     floor: Callable[[JobTerms, int, OrderParams], int]
     fee: Callable[[Order, Leg, int], int]
+    paid: Callable[[OrderParams], OrderParams]
     cost: Callable[[JobTerms, AuditKind, int], int]
     penalty: int
     least_multiple: Callable[[JobTerms, int, int, OrderParams], int]
     challenges: Callable[[ChallengeTerms, OrderParams], ChallengeTerms]
     replicates: bool = False
+    hardware: bool = False
+    compare_part: int = 0
+    review_rate: int = 0
 
     def agree(self, root: bytes, claim: bytes) -> bool:
         """Return whether a recomputed root agrees with the root that a provider claimed."""

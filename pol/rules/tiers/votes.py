@@ -17,24 +17,25 @@ from pol.rules.tiers.tier import AnswerVerdict, Quorum, Vote
 class Counted:
     """The definition of the relevant parts of an answer.
 
-    The first function returns the relevant parts of a finding, and the second the relevant parts of a digest.
+    The first function returns the relevant parts of a finding, and the second the relevant parts of a digest of an
+    answer.
     """
 
     finding: Callable[[Finding], Finding]
-    digest: Callable[[bytes], bytes]
+    digest: Callable[[SeatAnswer, bytes], bytes]
 
     def of(self, answer: SeatAnswer) -> tuple[Finding, bytes]:
         """Return the relevant parts of an answer's finding and of its digest."""
-        return self.finding(finding_of(answer)), self.digest(answer.digest)
+        return self.finding(finding_of(answer)), self.digest(answer, answer.digest)
 
     def digest_of(self, vote: Vote, stage: int) -> bytes | None:
         """Return the relevant parts of a vote's digest for the seed of a stage, or None if the vote has none."""
         if vote.answer is None:
             return None
         if stage == vote.stage:
-            return self.digest(vote.answer.digest)
+            return self.digest(vote.answer, vote.answer.digest)
         earlier = vote.answer.earlier
-        return self.digest(earlier[stage - 1]) if stage <= len(earlier) else None
+        return self.digest(vote.answer, earlier[stage - 1]) if stage <= len(earlier) else None
 
     def agree(self, one: Finding, other: Finding) -> bool:
         """Return whether two findings agree, that is, whether their relevant parts are equal."""

@@ -23,6 +23,7 @@ from domain.proof.messages import MsgCommitAnswer, MsgRevealAnswer
 from domain.proof.records import AnswerKind, AuditKind, Panel, PanelSeat, SeatAnswer, ShownLeaf
 from pol.rules.commitment import check_leaf
 from pol.rules.tiers.table import tier_of
+from pol.rules.tiers.tier import Tier
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,19 +95,20 @@ def _check_answer(field: str, answer: SeatAnswer) -> None:
     """Refuse an answer with fields that its kind does not have, so that each finding has exactly one form."""
     finished = answer.kind is AnswerKind.FINISHED
     unavailable = answer.kind is AnswerKind.UNAVAILABLE
-    stopped = answer.kind is AnswerKind.STOPPED
+    without_root = answer.kind in (AnswerKind.STOPPED, AnswerKind.OUTSIDE)
+    # A state within the thresholds is named by its root, or by the step at which the job stopped.
+    has_step = answer.kind is AnswerKind.STOPPED or (answer.kind is AnswerKind.WITHIN and not answer.root)
     kind = answer.kind.name.lower()
-    if bool(answer.digest) is unavailable:
-        reason = f"{'is set' if unavailable else 'is empty'}, but the answer's kind is {kind}"
-        remedy = "leave it out" if unavailable else "send the digest of what you recomputed"
-        raise Refusal(BAD_FIELD, f"{field}.digest", reason, remedy)
+    if not (answer.digest or unavailable):
+        reason = f"is empty, but the answer's kind is {kind}"
+        raise Refusal(BAD_FIELD, f"{field}.digest", reason, "send the digest of what you recomputed")
     if unavailable and answer.earlier:
         raise Refusal(BAD_FIELD, f"{field}.earlier", f"is set, but the answer's kind is {kind}", "leave it out")
-    if (finished and not answer.root) or (stopped and answer.root):
+    if (finished and not answer.root) or (without_root and answer.root):
         reason = f"{'is empty' if finished else 'is set'}, but the answer's kind is {kind}"
         remedy = "send the root that you recomputed" if finished else "leave it out"
         raise Refusal(BAD_FIELD, f"{field}.root", reason, remedy)
-    if answer.step and not stopped:
+    if answer.step and not has_step:
         raise Refusal(BAD_FIELD, f"{field}.step", f"is set, but the answer's kind is {kind}", "leave it out")
 
 
@@ -139,11 +141,26 @@ def check_reveal_answer(ctx: Context, message: MsgRevealAnswer) -> CheckedAnswer
         raise Refusal(BAD_FIELD, "answers", reason, "answer only the places of your duty")
     before = len(panel.earlier_seeds)
     for at, answer in enumerate(message.answers):
-        if answer.digest and len(answer.earlier) != before:
+        _check_tier(tier_of(leg), f"answers[{at}]", panel.places[answer.place].place.kind, answer)
+        if answer.kind is not AnswerKind.UNAVAILABLE and len(answer.earlier) != before:
             reason = f"has {len(answer.earlier)} digests, but the panel had {before} stages before"
             raise Refusal(BAD_FIELD, f"answers[{at}].earlier", reason, "send a digest with the seed of each of them")
     shown = tuple((leaf.place, leaf.leaf.boundary_root) for leaf in message.leaves if _check_shown(ctx, panel, leaf))
     return CheckedAnswer(panel, seat, shown)
+
+
+def _check_tier(tier: Tier, field: str, place: AuditKind, answer: SeatAnswer) -> None:
+    """Refuse an answer whose kind the tier does not have for such a place.
+
+    Only a seat that compares states has a digest of its own for a place that was not served.
+    """
+    kind = answer.kind.name.lower()
+    if not tier.may_answer(place, answer.kind):
+        reason = f"is {kind}, which the tier {tier.name} does not have for this place"
+        raise Refusal(BAD_FIELD, f"{field}.kind", reason, "recompute the place by the rules of the leg's tier")
+    compares = tier.hardware and place is AuditKind.SEGMENT
+    if answer.digest and answer.kind is AnswerKind.UNAVAILABLE and not compares:
+        raise Refusal(BAD_FIELD, f"{field}.digest", f"is set, but the answer's kind is {kind}", "leave it out")
 
 
 def _check_shown(ctx: Context, panel: Panel, shown: ShownLeaf) -> bool:

@@ -12,7 +12,7 @@ from tests.support.chain_market import digest
 
 SEED = digest("seed")
 KEY = PanelKey(digest("order"), 1, 2, 0)
-FINISHED, STOPPED, UNAVAILABLE = AnswerKind
+FINISHED, STOPPED, UNAVAILABLE, *_ = AnswerKind
 RIGHT = Finding(FINISHED, digest("right"), 0)
 
 
