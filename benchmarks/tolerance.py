@@ -28,7 +28,7 @@ from domain.amount import ceil_div
 from host.devices.device import CPU
 from host.devices.find import find_devices
 from pol.executor.backend import backend, computing
-from pol.executor.hardware import BF16, FP32, TF32, Hardware
+from pol.executor.hardware import Hardware
 from pol.executor.hardware_backend import hardware_backend
 from pol.executor.interface import Backend
 from pol.executor.names import DEFAULT_ENGINE
@@ -38,7 +38,7 @@ from pol.replay.controlled import read_states
 from pol.replay.controls import EXACT, find_controls
 from pol.replay.distances import SegmentEnd, distances
 from pol.replay.profile import ProfiledSegment
-from pol.rules.tolerance import MARGIN, NEVER, PARTS, Distance, base_of, furthest
+from pol.rules.tolerance import BF16, FP32, MARGIN, NEVER, PARTS, TF32, Distance, base_of, furthest
 from pol.state.arrays import Array, State
 from pol.work.records import RoundSlot
 from pol.work.segments import SlotState, run_steps, slot_state

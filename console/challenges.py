@@ -114,5 +114,7 @@ def _claim(claim: Finding | None) -> str:
             return f"that the job stops there after {claim.step} steps"
         case AnswerKind.UNAVAILABLE:
             return "that the validator does not serve it"
-        case AnswerKind.WITHIN | AnswerKind.OUTSIDE:
-            return f"that the result is {claim.kind.name.lower()} the thresholds"
+        case AnswerKind.WITHIN:
+            return "that the result is within the job's thresholds"
+        case AnswerKind.OUTSIDE:
+            return "that the result is outside the job's thresholds"

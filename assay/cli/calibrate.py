@@ -14,8 +14,8 @@ from domain import codec
 from domain.limits import ROUNDS_MAX
 from host.devices.device import CPU
 from pol.errors import ExecutionError
-from pol.executor.hardware import FP32, PRECISIONS, Hardware
-from pol.rules.tolerance import LOOSE, MARGIN, MARGIN_MAX, PARTS
+from pol.executor.hardware import Hardware
+from pol.rules.tolerance import FP32, LOOSE, MARGIN, MARGIN_MAX, PARTS, PRECISIONS
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -155,7 +155,7 @@ def _merge(context: CommandContext, directory: Path, paths: tuple[Path, ...], ou
     if len(paths) < 2:
         raise WrongUsage("--merge joins several profiles, but only one is named", "name --merge once for each profile")
     profile = merged_profile([read_profile(path) for path in paths])
-    if profile.job != load_document(directory).id:
+    if profile.job != load_document(directory).profiled_id:
         raise CliError(f"the profiles are not of the job in {directory}", "name the job directory that was calibrated")
     path = out or directory / "profile.json"
     write_profile(profile, path)

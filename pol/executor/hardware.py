@@ -11,10 +11,8 @@ from typing import Final
 from host.devices.device import CPU
 from pol.errors import ExecutionError
 from pol.executor.names import TORCH, Engine
+from pol.rules.tolerance import FP32, PRECISIONS, TF32
 
-FP32, TF32, BF16 = "fp32", "tf32", "bf16"
-PRECISIONS: Final = (FP32, TF32, BF16)
-"""The formats of the operands of products. Everything else is FP32, and integers stay exact."""
 FORWARD, REVERSED, HALVES = "forward", "reversed", "halves"
 ORDERS: Final = (FORWARD, REVERSED, HALVES)
 """Orders of summation of products and sums: as torch does it; from the last summand to the first; and the second half

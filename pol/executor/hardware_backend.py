@@ -12,11 +12,12 @@ from types import MappingProxyType
 import torch
 from torch import Tensor
 
-from pol.executor.hardware import BF16, FORWARD, REVERSED, TF32, Hardware
+from pol.executor.hardware import FORWARD, REVERSED, Hardware
 from pol.executor.interface import Backend
 from pol.executor.torch_backend import TorchBackend, use_threads
 from pol.ops.order import nowhere
 from pol.ops.primitive import Function, Site
+from pol.rules.tolerance import BF16, TF32
 
 Multiply = Callable[[Tensor, Tensor], Tensor]
 """A function from two matrices, or two stacks of matrices, to their product in FP32."""

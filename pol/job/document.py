@@ -8,7 +8,7 @@ from a job with :func:`order_terms`.
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from hashlib import sha256
 from typing import Annotated, Any
@@ -26,6 +26,7 @@ from pol.job.paths import DATA_FOLDER, DOCUMENT, GLOBAL_STATE, LOCAL_STATE, SLOT
 from pol.job.program import Program, parse_program, program_json
 from pol.job.sampling import SHUFFLING, WEIGHTED, Sampling
 from pol.job.strict_json import JsonLimits, dump_json, parse_json, read_part
+from pol.job.tolerance import Tolerance, check_tolerance, measured_names
 from pol.job.updates import END, KINDS, LOCAL, OPENING, UPDATE, changed_tensors, kind_of
 from pol.limits import LIMITS, MAX_INTEGER, Limits
 from pol.ops.table import PRIMITIVES
@@ -111,8 +112,8 @@ class JobDocument(Readable):
     In each of ``rounds`` rounds, each of ``slots`` slots runs ``round_steps`` inner steps, in segments of
     ``segment_steps`` steps. A slot takes ``batch`` rows in a step. ``aggregation`` is the kind of update. ``outer``
     receives the mean of the slots' updates or, if the program ``close`` codes them, the codes of all slots. The file
-    omits ``sampling`` if rows are shuffled, ``start`` if the job begins at step 0, and ``close`` with its
-    ``close_flops`` if updates are not coded.
+    omits ``sampling`` if rows are shuffled, and ``start`` if the job begins at step 0. It omits ``close`` and
+    ``close_flops`` if updates are not coded, and ``tolerance`` if the consumer accepts exact arithmetic only.
 
     Example::
 
@@ -150,6 +151,7 @@ class JobDocument(Readable):
     start: Start = Start()
     close: Program | None = None
     close_flops: _Flops = 0
+    tolerance: Tolerance | None = None
 
     @property
     def programs(self) -> dict[str, Program]:
@@ -179,7 +181,7 @@ class JobDocument(Readable):
 
 
 FIELDS = tuple(JobDocument.__dataclass_fields__)
-OPTIONAL = {name: getattr(JobDocument, name) for name in ("sampling", "start", "close", "close_flops")}
+OPTIONAL = {name: getattr(JobDocument, name) for name in ("sampling", "start", "close", "close_flops", "tolerance")}
 """Default values of the fields that a file omits if they have these values."""
 
 
@@ -240,6 +242,13 @@ class Job(Shown):
     def update_tensors(self) -> tuple[TensorSpec, ...]:
         """The tensors of an update, in name order: those of ``updated``, or the outputs of ``close``."""
         return kind_of(self.document).tensors(self.document)
+
+    @cached_property
+    def profiled_id(self) -> bytes:
+        """The id of this job without its part ``tolerance``. The profile of the job's honest runs names it."""
+        if self.document.tolerance is None:
+            return self.id
+        return sha256(dump_job(replace(self.document, tolerance=None))).digest()
 
     @property
     def total_flops(self) -> int:
@@ -570,6 +579,14 @@ def _check_eval(document: JobDocument, limits: Limits) -> None:
     _check_outputs(program, {name: _METRIC for name in program.outputs if name.startswith("metric.")}, "eval")
 
 
+def _check_tolerance(document: JobDocument) -> None:
+    """Raise JobError if the document has thresholds of other tensors than those of its states and its metrics."""
+    if document.tolerance is not None:
+        states = document.global_tensors, document.local_tensors
+        first, second = ([spec.name for spec in specs] for specs in states)
+        check_tolerance(document.tolerance, measured_names(first, second, document.metrics))
+
+
 def _document(value: object, limits: Limits) -> JobDocument:
     """Read the document from parsed JSON ``value``, and check each field by itself."""
     if not isinstance(value, dict):
@@ -608,6 +625,7 @@ def check_document(document: JobDocument, limits: Limits = LIMITS) -> None:
     _check_close(document)
     _check_outer(document)
     _check_eval(document, limits)
+    _check_tolerance(document)
 
 
 def parse_job(data: bytes, limits: Limits = LIMITS) -> Job:

@@ -187,7 +187,7 @@ def measure(
             raise ExecutionError("controls", f"there are no two ends to compare ({reasons})")
         comparisons = tuple(_compare(document, places, starts, folders, runs))
     return Measurement(
-        job=loaded.job.id,
+        job=loaded.job.profiled_id,
         precision=first.precision,
         segment_steps=document.segment_steps,
         places=places,

@@ -13,7 +13,8 @@ from typing import Final
 
 from host.confines import read_confines
 from host.devices.device import CPU
-from pol.executor.hardware import FP32, HALVES, REVERSED, Hardware
+from pol.executor.hardware import HALVES, REVERSED, Hardware
+from pol.rules.tolerance import FP32
 
 _THREADS: Final = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 _ATEN, _MKL, _ONEDNN = "ATEN_CPU_CAPABILITY", "MKL_CBWR", "ONEDNN_MAX_CPU_ISA"

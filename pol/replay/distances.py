@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pol.rules.tolerance import FAR, SAME, Distance, parts_of
+from pol.job.tolerance import Tolerance
+from pol.rules.tolerance import FAR, SAME, Distance, parts_of, within
 from pol.state.arrays import Array, State
 from pol.values import metric_values
 
@@ -43,6 +44,20 @@ def distances(start: SegmentEnd, reference: SegmentEnd, other: SegmentEnd) -> di
         here, there = (np.array(metric_values((each,))[0], np.float32) for each in (bits, other.metrics[name]))
         found[f"metric.{name}"] = _distance(np.zeros((), np.float32), here, there)
     return found
+
+
+def is_same_work(tolerance: Tolerance, start: SegmentEnd, reference: SegmentEnd, other: SegmentEnd) -> bool:
+    """Return whether the end of a segment is within a job's thresholds of the reference.
+
+    States at which the job stopped have no metrics. They agree only with others that have none, and only the tensors
+    of their states count.
+    """
+    if reference.metrics.keys() != other.metrics.keys():
+        return False
+    thresholds = tolerance.by_name
+    if not reference.metrics:
+        thresholds = {name: each for name, each in thresholds.items() if not name.startswith("metric.")}
+    return within(distances(start, reference, other), thresholds)
 
 
 def _distance(start: Array, reference: Array, other: Array) -> Distance:

@@ -17,9 +17,8 @@ from domain.limits import ROUNDS_MAX
 from host.files import write_whole
 from host.foreign_json import read_json
 from pol.errors import JobError, ProfileError
-from pol.executor.hardware import PRECISIONS
 from pol.job.files import read_file
-from pol.rules.tolerance import MARGIN_MAX, Distance, Threshold, furthest, is_loose, threshold_of
+from pol.rules.tolerance import MARGIN_MAX, PRECISIONS, Distance, Threshold, furthest, is_loose, threshold_of
 
 Item = TypeVar("Item")
 

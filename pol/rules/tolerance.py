@@ -17,6 +17,11 @@ from typing import Annotated, Final
 from domain import bounds
 from domain.amount import ceil_div
 
+TIER_NAME: Final = "tolerance"
+"""The name of the tier in which results agree within thresholds."""
+FP32, TF32, BF16 = "fp32", "tf32", "bf16"
+PRECISIONS: Final = (FP32, TF32, BF16)
+"""The formats of the operands of products in hardware arithmetic. Everything else is FP32, and integers stay exact."""
 PARTS: Final = 1 << 24
 """The distance of a state in which the tensor did not move at all."""
 NEVER: Final = 1 << 32

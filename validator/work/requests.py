@@ -4,6 +4,7 @@ They are sent from one process to another, so all their values can be pickled, a
 """
 
 from dataclasses import dataclass
+from enum import Enum, auto
 from pathlib import Path
 
 from pol.executor.names import Engine
@@ -58,7 +59,10 @@ class ChunkedFile:
 
 @dataclass(frozen=True, slots=True)
 class SegmentCheck:
-    """A request to replay a segment of a share, between two boundaries that the share committed to."""
+    """A request to replay a segment of a share, between two boundaries that the share committed to.
+
+    ``end`` are the states at the end that the share committed to, if the tier has hardware arithmetic.
+    """
 
     directory: Path
     part: RoundSlot
@@ -66,6 +70,7 @@ class SegmentCheck:
     start: OpenedStates
     end_root: bytes
     engine: Engine
+    end: OpenedStates | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +147,10 @@ class RoundAggregation:
 
 @dataclass(frozen=True, slots=True)
 class SegmentAudit:
-    """A seat's request to replay a drawn segment. ``seeds`` are those of the panel's stages so far."""
+    """A seat's request to replay a drawn segment. ``seeds`` are those of the panel's stages so far.
+
+    ``keep`` are the files for the seat's own end states, if the tier has hardware arithmetic.
+    """
 
     directory: Path
     part: RoundSlot
@@ -150,6 +158,32 @@ class SegmentAudit:
     start: OpenedStates
     seeds: tuple[bytes, ...]
     engine: Engine
+    keep: StateFiles | None = None
+
+
+class Match(Enum):
+    """How end states of another party compare with one's own."""
+
+    WITHIN = auto()  # they count as the same work
+    OUTSIDE = auto()
+    OTHER = auto()  # the files do not have the root that the party committed to
+
+
+@dataclass(frozen=True, slots=True)
+class StatesComparison:
+    """A request to compare the end states of a segment that others computed with a validator's ``own``.
+
+    ``start`` are the states at the segment's start, from which distances take their scale. ``part`` and ``index`` are
+    the share's place and the segment. The first segment of a job that continues another needs them: there, a slot
+    begins with its own local state.
+    """
+
+    directory: Path
+    start: OpenedStates
+    own: OpenedStates
+    others: tuple[OpenedStates, ...]
+    part: RoundSlot | None = None
+    index: int = 0
 
 
 @dataclass(frozen=True, slots=True)

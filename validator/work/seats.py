@@ -29,6 +29,7 @@ from pol.executor.names import Engine
 from pol.rules.tiers.remarks import write_remarks
 from pol.rules.tiers.table import tier_named
 from pol.work.executor import PoolError
+from pol.work.records import RoundSlot
 from validator.decide import actions as do
 from validator.decide.records import Compared, Recomputed, SeatKey, SeatPlace, finished
 from validator.decide.seats import (
@@ -248,16 +249,18 @@ class Auditor:
             return RETRY_SECONDS
         directory = self._job(action, seat.files)
         start = self._start(action, place.opening)
-        request = StatesComparison(directory, start, own, (*ends, *(states for _, states in served)), self.engine)
+        part = RoundSlot(action.seat.round, action.place.slot)
+        others = (*ends, *(states for _, states in served))
+        request = StatesComparison(directory, start, own, others, part, action.place.segment)
         found = self._run(action, checks_of(action.tier).compare, request)
         kind = AnswerKind.OUTSIDE
         if ends:
             kind = _KINDS[found[0]]
         elif not action.claim and place.found.stopped:
             kind = AnswerKind.WITHIN
-        others = [(other, match) for (other, _), match in zip(served, found[len(ends) :], strict=True)]
-        outside = [other for other, match in others if match is Match.OUTSIDE]
-        unserved = [*missing, *(other for other, match in others if match is Match.OTHER)]
+        rows = [(other, match) for (other, _), match in zip(served, found[len(ends) :], strict=True)]
+        outside = [other for other, match in rows if match is Match.OUTSIDE]
+        unserved = [*missing, *(other for other, match in rows if match is Match.OTHER)]
         compared = Compared(kind, _remarks(action.stages, outside, unserved))
         self.ledger.change_seat(action.seat, lambda now: states_compared(now, action.index, compared))
         return None

@@ -26,6 +26,7 @@ from pol.rules.tiers.answers import answer_commitment
 from pol.rules.tiers.exact import EXACT, ROOTS
 from pol.rules.tiers.remarks import COMPARED, Standing, accuses_wrongly, review
 from pol.rules.tiers.tier import AnswerVerdict, Description, Quorum, Tier, Vote
+from pol.rules.tolerance import TIER_NAME
 
 REVIEW_RATE = 2_500
 """The chance (bps) of a review after a stage. A seat that only pretends to compute earns less than it loses: a refuted
@@ -190,7 +191,7 @@ def panel_fee(order: Order, leg: Leg, work: int) -> int:
 
 TOLERANCE: Tier = replace(
     EXACT,
-    name="tolerance",
+    name=TIER_NAME,
     description=Description(
         arithmetic="that of the machine (FP32, TF32 or BF16), as the job says; updates are exact",
         recomputed="a panel for every round",

@@ -27,10 +27,15 @@ from validator.work.loaded import (
     pieces_of,
     read_rooted,
 )
+from validator.work.numerics import opening_holds
 from validator.work.requests import (
     AggregationAudit,
+    Match,
+    OpenedStates,
+    OpeningCheck,
     SegmentAudit,
     SegmentCheck,
+    StatesComparison,
     StopCheck,
     UpdateAudit,
     UpdateCheck,
@@ -180,6 +185,20 @@ def recompute_aggregation(asked: AggregationAudit) -> Recomputed:
     return finished(result.root, EXACT.digests(asked.seeds, (), pieces_of(result.state)))
 
 
+# --- comparisons of end states -------------------------------------------------------------------
+
+
+def compare(asked: StatesComparison) -> tuple[Match, ...]:
+    """Return for each of the other states whether it has the root of the own one, and its files have this root."""
+    return tuple(_match(asked, other) for other in asked.others)
+
+
+def _match(asked: StatesComparison, other: OpenedStates) -> Match:
+    if not opening_holds(OpeningCheck(asked.directory, other)):
+        return Match.OTHER
+    return Match.WITHIN if other.root == asked.own.root else Match.OUTSIDE
+
+
 EXACT_CHECKS = Checks(
     tier=EXACT.name,
     check_segment=check_segment,
@@ -188,4 +207,5 @@ EXACT_CHECKS = Checks(
     recompute_segment=recompute_segment,
     recompute_update=recompute_update,
     recompute_aggregation=recompute_aggregation,
+    compare=compare,
 )

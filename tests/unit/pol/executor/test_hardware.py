@@ -10,12 +10,13 @@ from hypothesis import strategies as st
 
 from pol.errors import ExecutionError, NotFinite
 from pol.executor import hardware_backend as module
-from pol.executor.hardware import BF16, FP32, ORDERS, TF32, Hardware
+from pol.executor.hardware import ORDERS, Hardware
 from pol.executor.hardware_backend import hardware_backend
 from pol.executor.interface import Backend, run
 from pol.executor.known_program import KNOWN, answer
 from pol.executor.names import Engine
 from pol.job.program import ProgramBuilder
+from pol.rules.tolerance import BF16, FP32, TF32
 from pol.state.arrays import Array, dtype_name
 from tests.unit.pol.executor.ops import SEED
 from tests.unit.pol.executor.test_windows import forms, matrix

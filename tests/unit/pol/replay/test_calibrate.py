@@ -9,7 +9,7 @@ import pytest
 from host.process import start_child
 from pol.errors import ExecutionError, ProfileError
 from pol.executor.backend import backend
-from pol.executor.hardware import BF16, REVERSED, Hardware
+from pol.executor.hardware import REVERSED, Hardware
 from pol.executor.hardware_backend import hardware_backend
 from pol.executor.names import Engine
 from pol.job.load import LoadedJob
@@ -19,7 +19,7 @@ from pol.replay.controlled import read_states
 from pol.replay.controls import EXACT, HardwareControl, find_controls
 from pol.replay.distances import SegmentEnd, distances
 from pol.replay.trace_file import read_trace
-from pol.rules.tolerance import SAME, Distance, within
+from pol.rules.tolerance import BF16, SAME, Distance, within
 from pol.state.canonical import state_tree
 from pol.work.records import RoundSlot
 from pol.work.segments import run_steps, slot_state
