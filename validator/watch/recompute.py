@@ -10,6 +10,7 @@ from pathlib import Path
 from threading import Event
 from typing import Any
 
+from domain.legs.records import Leg
 from domain.proof.queries import OrderResponse
 from domain.proof.records import AnswerKind, AuditPlace, Finding, Round
 from link.blobs import BlobStore
@@ -23,10 +24,26 @@ from pol.work.executor import LOCAL
 from pol.work.replayer import Lane
 from validator.decide.records import Recomputed, Sizes
 from validator.decide.seats import find_fault, fits_sizes, shares_of
-from validator.watch.places import accepted_shares, agrees, find_stop, get_claim, to_finding
-from validator.work.audits import PlaceFiles, make_audit
-from validator.work.files import materialise
-from validator.work.requests import StateFiles
+from validator.watch.places import (
+    accepted_shares,
+    agrees,
+    compares_ends,
+    find_stop,
+    found_within,
+    get_claim,
+    to_finding,
+)
+from validator.work.audits import KINDS, PlaceFiles, make_audit
+from validator.work.checks.table import checks_of
+from validator.work.files import materialise, places_in
+from validator.work.requests import (
+    AggregationAudit,
+    OpenedStates,
+    SegmentAudit,
+    StateFiles,
+    StatesComparison,
+    UpdateAudit,
+)
 from validator.work.together import Together, start_together
 
 LATER = frozenset({ClusterErrorKind.BUSY, ClusterErrorKind.UNREACHABLE, ClusterErrorKind.TIMED_OUT})
@@ -37,7 +54,7 @@ RECOMPUTE_SECONDS = 1_200.0
 _SEED = bytes(32)
 """Seed for the digest, which is not used here: no panel has drawn the place, so there is no real seed."""
 
-Run = Callable[[Callable[[Any], Recomputed], Any], Recomputed]
+Run = Callable[[Callable[[Any], Any], Any], Any]
 """A function that calls another one with a request, in this process or in a pool."""
 Progress = Callable[[str, int, int], None]
 """A function that is called with the name of the file that is fetched, and with the number of its bytes that have
@@ -59,7 +76,7 @@ class PlaceCheck:
     why: str = ""
 
 
-def run_here(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
+def run_here(function: Callable[[Any], Any], request: Any) -> Any:
     """Recompute a place in this process."""
     return function(request)
 
@@ -79,7 +96,7 @@ def _running_together(machines: Shape, engine: Engine, folder: Path, reads: Sequ
     pool = GroupPool(OneGroup(spec_here(machines, engine)), _ask_here, folder / "groups", folder / "scratch", reads)
     together = Together(pool)
 
-    def run(function: Callable[[Any], Recomputed], request: Any) -> Recomputed:
+    def run(function: Callable[[Any], Any], request: Any) -> Any:
         if not together.takes(function):
             return run_here(function, request)
         return together.run(function, request, time.monotonic() + RECOMPUTE_SECONDS, Event())
@@ -144,7 +161,8 @@ class Watcher:
         if opening is None:
             return _unserved(place, f"the validator did not open the place within {self.seconds:.0f} s")
         terms = on_chain.order.terms
-        fault = find_fault(place, opening, terms, shares, ())
+        compares = compares_ends(leg, place)
+        fault = find_fault(place, opening, terms, shares, (), with_end=compares)
         if not fault and not fits_sizes(opening, Sizes(terms.global_bytes, terms.local_bytes, terms.update_bytes)):
             fault = "a state or an update in the opening has a wrong size"
         if fault:
@@ -155,23 +173,54 @@ class Watcher:
             if error.kind not in LATER:
                 raise
             return _unserved(place, f"the validator did not send the data within {self.seconds:.0f} s")
-        audit = make_audit(
-            leg.tier,
-            place,
-            shares_of(shares, place),
-            opening,
-            files,
-            global_in=closed.global_in,
-            seeds=(_SEED,),
-            engine=self.engine,
-        )
-        found = self.run(audit.function, audit.request)
-        claim = get_claim(closed, shares, place, opening)
-        if found.fault:
-            return _unserved(place, found.fault)
-        finding = to_finding(found)
-        stop = find_stop(on_chain, closed, shares, place)
+        claim, stop = get_claim(closed, shares, place, opening), find_stop(on_chain, closed, shares, place)
+        with places_in(self.jobs.parent / "scratch", 2 if compares else 0) as kept:
+            audit = make_audit(
+                leg.tier,
+                place,
+                shares_of(shares, place),
+                opening,
+                files,
+                global_in=closed.global_in,
+                seeds=(_SEED,),
+                engine=self.engine,
+                keep=StateFiles(*kept) if compares else None,
+            )
+            found: Recomputed = self.run(audit.function, audit.request)
+            if found.fault:
+                return _unserved(place, found.fault)
+            finding = to_finding(found)
+            if compares:
+                own = OpenedStates(StateFiles(*kept), found.metrics, found.digest)
+                kind = self._compare(leg, audit.request, opening, files, own, claim, stopped=found.stopped)
+                if kind is AnswerKind.UNAVAILABLE:
+                    return _unserved(place, "the end states in the opening do not have their root")
+                finding = found_within(claim, stop) if kind is AnswerKind.WITHIN else Finding(kind, b"", 0)
         return PlaceCheck(place=place, finding=finding, claim=claim, agrees=agrees(leg.tier, finding, claim, stop))
+
+    def _compare(
+        self,
+        leg: Leg,
+        asked: SegmentAudit | UpdateAudit | AggregationAudit,
+        opening: AuditOpening,
+        files: PlaceFiles,
+        own: OpenedStates,
+        claim: bytes,
+        *,
+        stopped: bool,
+    ) -> AnswerKind:
+        """Return the result of comparing the provider's end states of a segment with one's ``own``.
+
+        ``claim`` is empty if the job stops in the segment, according to the chain.
+        """
+        if not isinstance(asked, SegmentAudit):
+            raise TypeError("only segments are compared")
+        if not claim or stopped:
+            return AnswerKind.WITHIN if stopped and not claim else AnswerKind.OUTSIDE
+        theirs = OpenedStates(files.states[1], opening.states[1].metrics, claim)
+        request = StatesComparison(asked.directory, asked.start, own, (theirs,), asked.part, asked.index)
+        (match,) = self.run(checks_of(leg.tier).compare, request)
+        return KINDS[match]
 
     def _ask(self, closed: Round, place: AuditPlace, until: float) -> AuditOpening | None:
         """Return the opening of a place; None if the validator does not open it in time."""

@@ -3,16 +3,32 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from domain.proof.records import AuditKind, AuditPlace, Share
+from domain.proof.records import AnswerKind, AuditKind, AuditPlace, Share
 from link.types import AuditOpening
 from pol.executor.names import Engine
 from pol.rules.commitment import boundary_root
 from pol.work.records import RoundSlot
 from validator.decide.records import Recomputed
 from validator.work.checks.table import checks_of
-from validator.work.requests import AggregationAudit, OpenedStates, RootedFile, SegmentAudit, StateFiles, UpdateAudit
+from validator.work.requests import (
+    AggregationAudit,
+    Match,
+    OpenedStates,
+    RootedFile,
+    SegmentAudit,
+    StateFiles,
+    UpdateAudit,
+)
+
+KINDS: Mapping[Match, AnswerKind] = MappingProxyType(
+    {Match.WITHIN: AnswerKind.WITHIN, Match.OUTSIDE: AnswerKind.OUTSIDE, Match.OTHER: AnswerKind.UNAVAILABLE}
+)
+"""The answer that follows from comparing the provider's end states with one's own. Other files than those that the
+provider committed to are as good as none.
+"""
 
 
 @dataclass(frozen=True, slots=True)

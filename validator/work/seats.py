@@ -42,7 +42,7 @@ from validator.decide.seats import (
 )
 from validator.ledger import Ledger
 from validator.work import numerics
-from validator.work.audits import PlaceFiles, make_audit, opened_start
+from validator.work.audits import KINDS, PlaceFiles, make_audit, opened_start
 from validator.work.checks.table import checks_of
 from validator.work.files import is_materialised, materialise, places_in
 from validator.work.perform import Table
@@ -61,7 +61,6 @@ HELPER_SECONDS = 2.0
 """Longest time (seconds) for one call to a mirror or to a seat of an earlier stage, and least time for a blob."""
 LEAST_HELPER_PART = 2
 """All helpers together may take this part of the seat's remaining time for a blob: a half."""
-_KINDS = {Match.WITHIN: AnswerKind.WITHIN, Match.OUTSIDE: AnswerKind.OUTSIDE, Match.OTHER: AnswerKind.UNAVAILABLE}
 CALLS_MAX = 16
 """Most threads that wait for one winner at a time, so that a slow winner does not block the seats of other rounds."""
 
@@ -255,7 +254,7 @@ class Auditor:
         found = self._run(action, checks_of(action.tier).compare, request)
         kind = AnswerKind.OUTSIDE
         if ends:
-            kind = _KINDS[found[0]]
+            kind = KINDS[found[0]]
         elif not action.claim and place.found.stopped:
             kind = AnswerKind.WITHIN
         rows = [(other, match) for (other, _), match in zip(served, found[len(ends) :], strict=True)]

@@ -66,7 +66,7 @@ def review(votes: Sequence[Vote]) -> tuple[Reviewed, ...]:
     """Return the standing of each seat, in the order of ``votes``.
 
     A seat is bad if more than two thirds of the later seats remark on it, in two stages or more, so one seat alone
-    never costs another one its pay. It is good if fewer than a third of them do.
+    never costs another one its pay. It is good if at most a third of them do.
     """
     return tuple(_reviewed(votes, vote, number) for vote, number in zip(votes, numbers_in_stage(votes), strict=True))
 
@@ -86,7 +86,7 @@ def _reviewed(votes: Sequence[Vote], vote: Vote, number: int) -> Reviewed:
     remarks = [answer.earlier[vote.stage - 1] for _, answer in later if answer is not None]
     against = sum(is_remarked(each, number) for each in remarks)
     outside = any(is_outside(each, number) for each in remarks)
-    if 3 * against < len(remarks) or not against:
+    if 3 * against <= len(remarks):
         return Reviewed(Standing.GOOD, outside)
     is_clear = 3 * against > 2 * len(remarks) and len({stage for stage, _ in later}) > 1
     return Reviewed(Standing.BAD if is_clear else Standing.UNCLEAR, outside)

@@ -299,6 +299,7 @@ def setting(trained: Trained, tmp_path: Path) -> Iterator[Setting]:
         own,
         mine,
         tmp_path / "jobs",
+        tmp_path / "scratch",
         _run,
         Engine("numpy"),
         lambda _: client,
@@ -468,7 +469,14 @@ def later(setting: Setting, tmp_path: Path) -> Iterator[Later]:
     mine = BlobStore(tmp_path / "later", 1 << 24)
     own = Ledger(ValidatorStore(tmp_path / "later.db"), mine, Event())
     auditor = Auditor(
-        own, mine, tmp_path / "later-jobs", _run, Engine("numpy"), connected.__getitem__, lambda: setting.clock
+        own,
+        mine,
+        tmp_path / "later-jobs",
+        tmp_path / "scratch",
+        _run,
+        Engine("numpy"),
+        connected.__getitem__,
+        lambda: setting.clock,
     )
     places = tuple(range(len(PLACES)))
     shown = replace(seat(0, AUDITOR.address, places), revealed=True, answers=(DIGESTED,))

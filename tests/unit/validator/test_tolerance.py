@@ -34,6 +34,7 @@ from validator.decide.records import Recomputed
 from validator.work.checks import exact, tolerance
 from validator.work.checks.tolerance import TOLERANCE_CHECKS
 from validator.work.requests import (
+    Match,
     OpenedStates,
     SegmentAudit,
     SegmentCheck,
@@ -113,7 +114,7 @@ class Setting:
         )
         return TOLERANCE_CHECKS.recompute_segment(asked)
 
-    def compare(self, own: OpenedStates, *others: OpenedStates) -> tuple[bool, ...]:
+    def compare(self, own: OpenedStates, *others: OpenedStates) -> tuple[Match, ...]:
         return TOLERANCE_CHECKS.compare(StatesComparison(self.job, self.opened(), own, others, PART, INDEX))
 
 
@@ -162,14 +163,14 @@ def test_an_honest_run_of_another_machine_agrees(setting: Setting, executor: Bac
     assert setting.check(end) == ShareReason.NONE
     own = setting.audit(None)
     assert own.digest != end.root, "the two machines should have different bits"
-    assert setting.compare(setting.end("own", THERE), end) == (True,)
+    assert setting.compare(setting.end("own", THERE), end) == (Match.WITHIN,)
 
 
 @pytest.mark.parametrize("name", WRONG)
 def test_a_wrong_segment_is_found(setting: Setting, name: str) -> None:
     end = WRONG[name](setting)
     assert setting.check(end) == ShareReason.SEGMENT_MISMATCH
-    assert setting.compare(setting.end("own", THERE), setting.end("honest", HERE), end) == (True, False)
+    assert setting.compare(setting.end("own", THERE), setting.end("honest", HERE), end) == (Match.WITHIN, Match.OUTSIDE)
 
 
 def test_another_loss_than_the_own_run_has(setting: Setting) -> None:
@@ -187,7 +188,7 @@ def test_files_that_do_not_have_their_root(setting: Setting) -> None:
     honest, other = setting.end("honest", HERE), setting.end("other", THERE)
     for end in (replace(honest, root=other.root), replace(honest, files=other.files), replace(honest, metrics=(1,))):
         assert setting.check(end) == ShareReason.SEGMENT_MISMATCH
-        assert setting.compare(other, end, honest) == (False, True)
+        assert setting.compare(other, end, honest) == (Match.OTHER, Match.WITHIN)
     start = replace(setting.opened(), root=bytes(32))
     assert setting.check(honest, start=start) == ShareReason.OPENING_MISMATCH
     assert setting.audit(None, start=start) == Recomputed(exact.WRONG_STATES)
@@ -210,7 +211,7 @@ def test_a_number_that_is_not_finite_never_passes(setting: Setting, value: float
         data = whole[:-end] + np.float32(value).tobytes() + whole[len(whole) - end + 4 :]
         honest.files.global_state.write_bytes(data)
         assert setting.check(honest) == ShareReason.SEGMENT_MISMATCH
-        assert setting.compare(setting.end("own", THERE), honest) == (False,)
+        assert setting.compare(setting.end("own", THERE), honest) == (Match.OTHER,)
 
 
 def test_a_metric_that_is_not_finite_never_passes(setting: Setting) -> None:
@@ -218,7 +219,7 @@ def test_a_metric_that_is_not_finite_never_passes(setting: Setting) -> None:
     metrics = (0x7FC00000,)
     end = setting.write("nan", (state.global_state, state.local_state), metrics)
     assert setting.check(end) == ShareReason.SEGMENT_MISMATCH
-    assert setting.compare(setting.end("own", THERE), end) == (False,)
+    assert setting.compare(setting.end("own", THERE), end) == (Match.OUTSIDE,)
 
 
 def test_a_seat_keeps_its_own_end(setting: Setting, tmp_path: Path) -> None:
@@ -226,8 +227,8 @@ def test_a_seat_keeps_its_own_end(setting: Setting, tmp_path: Path) -> None:
     found = setting.audit(keep)
     assert (found.fault, found.kind, found.root, found.step) == ("", AnswerKind.OUTSIDE, b"", 0)
     kept = OpenedStates(keep, found.metrics, found.digest)
-    assert setting.compare(kept, setting.end("honest", HERE)) == (True,)
-    assert setting.compare(setting.end("honest", HERE), kept) == (True,)
+    assert setting.compare(kept, setting.end("honest", HERE)) == (Match.WITHIN,)
+    assert setting.compare(setting.end("honest", HERE), kept) == (Match.WITHIN,)
 
 
 # --- a job that stops ----------------------------------------------------------------------------
@@ -294,9 +295,9 @@ def test_a_seat_keeps_the_states_before_a_step_that_fails(
     failing(step)
     keep = StateFiles(tmp_path / "kept.global", tmp_path / "kept.local")
     found = setting.audit(keep, start=start)
-    assert (found.kind, found.step, found.metrics) == (AnswerKind.OUTSIDE, step, ())
+    assert (found.kind, found.step, found.stopped, found.metrics) == (AnswerKind.OUTSIDE, 0, True, ())
     asked = StatesComparison(setting.job, start, OpenedStates(keep, (), found.digest), (claim, honest), PART, INDEX)
-    assert TOLERANCE_CHECKS.compare(asked) == (True, False)
+    assert TOLERANCE_CHECKS.compare(asked) == (Match.WITHIN, Match.OUTSIDE)
     end = SegmentCheck(setting.job, PART, INDEX, start, honest.root, ENGINE, honest)
     assert TOLERANCE_CHECKS.check_segment(end).reason == ShareReason.NOT_FINITE
 
@@ -309,20 +310,20 @@ def test_a_job_without_the_part_must_have_equal_bits(tmp_path: Path) -> None:
     right, near = setting.end("right", backend(Engine("numpy"))), setting.end("near", HERE)
     assert setting.check(right) == ShareReason.NONE
     assert setting.check(near) == ShareReason.SEGMENT_MISMATCH
-    assert setting.compare(right, right, near) == (True, False)
-    assert setting.compare(near, right, near) == (False, True)
+    assert setting.compare(right, right, near) == (Match.WITHIN, Match.OUTSIDE)
+    assert setting.compare(near, right, near) == (Match.OUTSIDE, Match.WITHIN)
     keep = StateFiles(tmp_path / "kept.global", tmp_path / "kept.local")
     assert setting.audit(keep).digest == right.root
     wrong = replace(right, files=near.files)
     assert setting.check(wrong) == ShareReason.SEGMENT_MISMATCH
-    assert setting.compare(right, wrong) == (False,)
+    assert setting.compare(right, wrong) == (Match.OTHER,)
 
 
 def test_exact_tiers_compare_roots(setting: Setting) -> None:
     right, near = setting.end("right", HERE), setting.end("near", THERE)
     wrong = replace(right, files=near.files)
     asked = StatesComparison(setting.job, setting.opened(), right, (right, near, wrong))
-    assert exact.EXACT_CHECKS.compare(asked) == (True, False, False)
+    assert exact.EXACT_CHECKS.compare(asked) == (Match.WITHIN, Match.OUTSIDE, Match.OTHER)
 
 
 def test_the_scale_of_a_slot_that_begins_with_its_own_local_state(tmp_path: Path) -> None:
@@ -349,7 +350,7 @@ def test_the_scale_of_a_slot_that_begins_with_its_own_local_state(tmp_path: Path
     assert setting.check(claims["honest"], index=0) == ShareReason.NONE
     assert setting.check(claims["untrained"], index=0) == ShareReason.SEGMENT_MISMATCH
     asked = StatesComparison(setting.job, setting.opened(0), claims["honest"], tuple(claims.values()), PART, 0)
-    assert TOLERANCE_CHECKS.compare(asked) == (True, False)
+    assert TOLERANCE_CHECKS.compare(asked) == (Match.WITHIN, Match.OUTSIDE)
 
 
 def test_updates_and_aggregations_are_exact() -> None:

@@ -27,7 +27,15 @@ from validator.work.checks import exact
 from validator.work.checks.check import Checks
 from validator.work.loaded import job_in, opened_states
 from validator.work.numerics import write_state
-from validator.work.requests import Match, OpenedStates, SegmentAudit, SegmentCheck, StateFiles, StatesComparison, StopCheck
+from validator.work.requests import (
+    Match,
+    OpenedStates,
+    SegmentAudit,
+    SegmentCheck,
+    StateFiles,
+    StatesComparison,
+    StopCheck,
+)
 
 # --- checks of a validator's own providers -------------------------------------------------------
 
@@ -106,9 +114,7 @@ def recompute_segment(asked: SegmentAudit) -> Recomputed:
     if asked.keep is not None:
         _keep(asked.keep, reached)
     root = boundary_root(*reached.roots, metrics)
-    return Recomputed(
-        fault="", kind=AnswerKind.OUTSIDE, root=b"", digest=root, metrics=metrics, stopped=is_stopped
-    )
+    return Recomputed(fault="", kind=AnswerKind.OUTSIDE, root=b"", digest=root, metrics=metrics, stopped=is_stopped)
 
 
 # --- comparisons of end states -------------------------------------------------------------------
