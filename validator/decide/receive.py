@@ -1,6 +1,6 @@
 """Pure functions that apply an arrival to the record of a leg. Each function returns the new record."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from domain.keys import ShareKey
@@ -221,11 +221,13 @@ def delivery_opened(
     packet: ShareDelivery,
     openings: tuple[Opening, ...],
     reason: ShareReason = ShareReason.NONE,
+    no_states: Collection[int] = (),
 ) -> LocalOrder:
     """Record the content of a delivery, whose pieces all have their hashes, and the states at its boundaries.
 
     ``reason`` is a mismatch that the decryption showed. The commitment binds whatever else is wrong here, so that is
-    also a mismatch.
+    also a mismatch. ``no_states`` are the boundaries at which the delivery has bytes that are no states, for example
+    because of a NaN. No segment ends in these, so the segments before them are wrong.
     """
     at = local.share(packet.key)
     if at is None or at.work.signed is None or at.work.packet is not None or at.work.verdict:
@@ -238,7 +240,9 @@ def delivery_opened(
         verdict = reason if reason in MISMATCHES else ShareReason.SEGMENT_MISMATCH
         return at.put(replace(work, verdict=verdict))
     alarms = tuple(alarm.value for alarm in find_alarms(local, at.current, work, packet))
-    return at.put(replace(work, packet=packet, openings=openings, alarms=alarms))
+    wrong = sorted(index - 1 for index in no_states)
+    checked = tuple(CheckedSegment(segment, int(ShareReason.SEGMENT_MISMATCH), b"") for segment in wrong)
+    return at.put(replace(work, packet=packet, openings=openings, alarms=alarms, checked=checked))
 
 
 def delivery_wrong(local: LocalOrder, key: ShareKey, wrong: WrongPieces) -> LocalOrder:

@@ -70,7 +70,7 @@ from validator.work.requests import (
     UpdateCheck,
 )
 from validator.work.sealing import seal_into, states_of
-from validator.work.unsealing import unseal
+from validator.work.unsealing import OpenedDelivery, unseal
 
 R = TypeVar("R")
 T = TypeVar("T")
@@ -296,12 +296,28 @@ class Performer:
             packet=opened.packet,
             openings=opened.openings,
             reason=opened.reason,
+            no_states=self._find_no_states(at.local, opened),
         )
         self._change(at.local.key, change, *opened.packet.blobs, *states)
         opened_at = self._at(action.share)
         for alarm in opened_at.work.alarms if opened_at is not None else ():
             _log.warning("%s: alarm: %s; replaying more of this share", action.key, alarm)
             self.alarmed(alarm)
+
+    def _find_no_states(self, local: LocalOrder, opened: OpenedDelivery) -> tuple[int, ...]:
+        """Return the boundaries of a delivery at which it has bytes with the right hashes that are no states.
+
+        No seat could recompute the next segment from them, and that would count as the fault of this validator.
+        """
+        directory = self._directory(local)
+        found = []
+        for opening in opened.openings:
+            boundary = opened.packet.boundaries[opening.index - 1]
+            files = StateFiles(self._path(opening.global_state), self._path(opening.local_state))
+            states = OpenedStates(files, boundary.metrics, boundary.boundary_root)
+            if not self.run(numerics.opening_holds, OpeningCheck(directory, states)):
+                found.append(opening.index)
+        return tuple(found)
 
     def verify_opening(self, action: do.VerifyOpening) -> None:
         """Check the hashes of states that a provider sent for a panel, and record the outcome."""

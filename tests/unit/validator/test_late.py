@@ -85,6 +85,17 @@ def test_a_right_delivery_is_opened_once_and_shown_to_nobody() -> None:
     assert not shown_pieces(actions)
 
 
+def test_a_segment_that_ends_in_no_states_is_wrong_where_it_ends() -> None:
+    """Else a seat could not recompute the next segment, and the validator would pay for what its provider delivered."""
+    local = delivered()
+    on_chain = left(local)
+    local, _ = decide(local, view(on_chain))
+    packet = packet_of(local, first(local))
+    local = delivery_opened(local, on_chain.order.terms, "assay-test", packet, (), no_states=(3,))
+    (checked,) = first(local).checked
+    assert (checked.segment, checked.reason) == (2, ShareReason.SEGMENT_MISMATCH)
+
+
 def test_what_was_found_wrong_over_the_link_is_shown_when_the_key_is_on_chain() -> None:
     local = delivered(secret=SECRET, wrong=WRONG)
     assert not shown_pieces(decide(local, view(left(local, key=b"", is_received=False)))[1])

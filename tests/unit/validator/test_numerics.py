@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from domain.hashing import merkle_root
 from domain.proof.reasons import ShareReason
 from domain.proof.records import AnswerKind
 from pol.errors import StepFailed
@@ -15,7 +16,7 @@ from pol.executor.names import Engine
 from pol.job.document import order_terms
 from pol.job.load import load_job
 from pol.replay.replay import replay_segment
-from pol.rules.commitment import boundary_root, update_claim
+from pol.rules.commitment import boundary_root, chunk_leaf, update_claim
 from pol.rules.tiers.answers import answer_digests
 from pol.state.arrays import State
 from pol.state.canonical import chunks_of, encode_state, state_tree
@@ -416,3 +417,18 @@ def test_the_lengths_of_chunks_make_the_state(trained: Trained) -> None:
     lengths = numerics.result_lengths(path)
     assert len(lengths) == load_job(JOB).job.document.global_chunks
     assert lengths == [len(chunk) for chunk in chunks_of(path.read_bytes())]
+
+
+def test_bytes_with_the_right_hashes_that_are_no_state_do_not_hold(trained: Trained, tmp_path: Path) -> None:
+    """A provider can commit to a NaN, whose chunks have hashes like any other."""
+    end = trained.boundaries[N]
+    opened = opened_at(trained.paths(N), end.metrics, end.root)
+    assert holds(opened)
+    local = merkle_root([chunk_leaf(chunk) for chunk in chunks_of(opened.files.local_state.read_bytes())])
+    for number, is_state in ((np.float32(1), True), (np.float32(np.nan), False)):
+        data = opened.files.global_state.read_bytes()[:-4] + number.tobytes()
+        changed = tmp_path / "global"
+        changed.write_bytes(data)
+        root = boundary_root(merkle_root([chunk_leaf(chunk) for chunk in chunks_of(data)]), local, opened.metrics)
+        files = replace(opened.files, global_state=changed)
+        assert holds(replace(opened, files=files, root=root)) is is_state
