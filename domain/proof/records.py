@@ -417,11 +417,11 @@ class PanelState(IntEnum):
 
 
 class Review(IntEnum):
-    """Whether a decided stage of a panel waits for the draw of a further seat that reviews the states of its seats."""
+    """The state of the draw of a further seat that reviews the states of the seats of a decided stage."""
 
-    NONE = 0  # there is no such draw
-    WAITS = 1  # the seed of the next stage says whether the stage is reviewed
-    SPARED = 2  # the stage is not reviewed, and its places are ruled next
+    NONE = 1  # there is no such draw
+    WAITS = 2  # the seed of the next stage says whether the stage is reviewed
+    SPARED = 3  # the stage is not reviewed, and its places are ruled next
 
 
 @dataclass(frozen=True, slots=True)
@@ -534,8 +534,8 @@ class SeatAnswer:
     (:func:`pol.rules.tiers.answers.answer_digests`) with the seed of the seat's stage. ``earlier`` has the digests with
     the seeds of the earlier stages, which show whose digests were right there. Both are empty for ``UNAVAILABLE``.
 
-    In a tier that compares states, ``digest`` is the root of the seat's own end state, also if the provider's end state
-    was ``UNAVAILABLE``, and ``earlier`` has remarks about the seats of earlier stages (:mod:`pol.rules.tiers.remarks`).
+    In a tier that compares states, ``digest`` is the root of the seat's own end state, even if the provider's was
+    ``UNAVAILABLE``. Then ``earlier`` has remarks about seats of earlier stages (:mod:`pol.rules.tiers.remarks`).
     """
 
     place: Annotated[int, Range(0, ANSWERS_MAX - 1)]  # the place's number in the panel

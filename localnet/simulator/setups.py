@@ -29,17 +29,26 @@ from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.replicated import REPLICATED
 from pol.rules.tiers.sampled import SAMPLED
 from pol.rules.tiers.table import is_replicating
+from pol.rules.tiers.tolerance import TOLERANCE
 
 Tiers = tuple[tuple[str, ...], ...]
-HONEST_ORDERS: Tiers = ((), (EXACT.name,), (EXACT.name,), (REPLICATED.name,))
-ORDERS: Tiers = ((), (EXACT.name,), (EXACT.name, SAMPLED.name), (SAMPLED.name, EXACT.name), (REPLICATED.name,))
+HONEST_ORDERS: Tiers = ((), (EXACT.name,), (EXACT.name,), (REPLICATED.name,), (TOLERANCE.name,))
+ORDERS: Tiers = (
+    (),
+    (EXACT.name,),
+    (EXACT.name, SAMPLED.name),
+    (SAMPLED.name, EXACT.name),
+    (REPLICATED.name,),
+    (TOLERANCE.name, EXACT.name),
+)
 """Lists of tiers that an order may allow. In an honest market no round is sampled, so that no cheat would be."""
-HONEST_BIDS: Tiers = ((EXACT.name, REPLICATED.name),)
+HONEST_BIDS: Tiers = ((EXACT.name, REPLICATED.name, TOLERANCE.name),)
 BIDS: Tiers = (
     (EXACT.name,),
     (EXACT.name, SAMPLED.name),
-    (EXACT.name, REPLICATED.name),
+    (EXACT.name, REPLICATED.name, TOLERANCE.name),
     (SAMPLED.name, EXACT.name, REPLICATED.name),
+    (TOLERANCE.name, EXACT.name),
     (REPLICATED.name,),
 )
 """Lists of tiers that a bid may offer."""
@@ -125,7 +134,7 @@ def make_order(
     if replicas:
         # Two or three bids have to fit, so most of such orders would expire.
         limit, conditions, deadline = 3 * PRICE, Conditions(tiers=conditions.tiers), 2 * deadline
-    deposit = least_deposit(job.terms, limit, used) + random.randrange(10_000)
+    deposit = least_deposit(job.terms, limit, used, conditions.tiers) + random.randrange(10_000)
     message = MsgSubmitOrder(
         consumer=random.choice(CONSUMERS),
         order_key=ORDER_KEY,

@@ -248,12 +248,14 @@ class OrderAmounts:
         price = self.inputs.price
         least = self.tier.floor(self.terms, price, self.rules)
         fee = max(least, audit_fee(round_work(self.terms), price, self.rules.audit_bps))
-        return count_groups(self.terms, self.rules, price, fee, self.eligible // GROUP_SEATS)
+        return count_groups(self.terms, self.tier.paid(self.rules), price, fee, self.eligible // GROUP_SEATS)
 
     @cached_property
     def fee(self) -> int:
         """The audit fee of a round."""
-        return panel_fee(self.terms, self.rules, self.inputs.price, self.groups) if self.groups else 0
+        if not self.groups:
+            return 0
+        return panel_fee(self.terms, self.tier.paid(self.rules), self.inputs.price, self.groups)
 
     @cached_property
     def drawn(self) -> int:

@@ -126,9 +126,15 @@ def _stops(amounts: OrderAmounts, rounds: int) -> Odds:
 # --- auditors ------------------------------------------------------------------------------------
 
 
-def _seat(amounts: OrderAmounts, times: int, *, refuted: bool, works: bool = False) -> Odds:
+def _seat(amounts: OrderAmounts, times: int, *, refuted: bool, works: bool = False, found: float = 1.0) -> Odds:
     loss = amounts.seat_loss(times, refuted=refuted)
-    return Odds(kept=0.0 if works else amounts.seat_cost, lost=amounts.seat_pay + loss)
+    return Odds(kept=0.0 if works else amounts.seat_cost, found=found, lost=amounts.seat_pay + loss)
+
+
+def _guess(amounts: OrderAmounts) -> Odds:
+    """Return the odds of a seat that computes nothing. Without a digest, only a review finds it."""
+    tier = amounts.tier
+    return _seat(amounts, tier.penalty, refuted=True, found=tier.review_rate / BPS if tier.review_rate else 1.0)
 
 
 # --- coalitions ----------------------------------------------------------------------------------
@@ -310,7 +316,7 @@ STRATEGIES: tuple[Strategy, ...] = (
         name="guessed answer",
         party=Party.AUDITOR,
         about="repeats the chain's roots without recomputing",
-        odds=lambda amounts: _seat(amounts, amounts.tier.penalty, refuted=True),
+        odds=_guess,
     ),
     Strategy(
         name="false answer",

@@ -151,7 +151,9 @@ def reveal_by(duty: PanelDuty) -> int:
 
 def _is_time_to_compare(sealed: SealedAnswers, duty: PanelDuty, look: Look) -> bool:
     """Return whether the commitment of a seat is on chain, and no other seat of the stage can commit any longer."""
-    return duty.commitment == sealed.commitment and look.chain.clock >= duty.commits_end
+    if duty.commitment != sealed.commitment:
+        return False
+    return look.chain.clock >= duty.commits_end
 
 
 def _compare(

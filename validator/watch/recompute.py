@@ -218,7 +218,9 @@ class Watcher:
         if not claim or stopped:
             return AnswerKind.WITHIN if stopped and not claim else AnswerKind.OUTSIDE
         theirs = OpenedStates(files.states[1], opening.states[1].metrics, claim)
-        request = StatesComparison(asked.directory, asked.start, own, (theirs,), asked.part, asked.index)
+        request = StatesComparison(
+            directory=asked.directory, start=asked.start, own=own, others=(theirs,), part=asked.part, index=asked.index
+        )
         (match,) = self.run(checks_of(leg.tier).compare, request)
         return KINDS[match]
 

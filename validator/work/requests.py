@@ -162,7 +162,7 @@ class SegmentAudit:
 
 
 class Match(Enum):
-    """How end states of another party compare with one's own."""
+    """The result of comparing end states of another party with one's own."""
 
     WITHIN = auto()  # they count as the same work
     OUTSIDE = auto()

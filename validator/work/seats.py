@@ -250,7 +250,9 @@ class Auditor:
         start = self._start(action, place.opening)
         part = RoundSlot(action.seat.round, action.place.slot)
         others = (*ends, *(states for _, states in served))
-        request = StatesComparison(directory, start, own, others, part, action.place.segment)
+        request = StatesComparison(
+            directory=directory, start=start, own=own, others=others, part=part, index=action.place.segment
+        )
         found = self._run(action, checks_of(action.tier).compare, request)
         kind = AnswerKind.OUTSIDE
         if ends:

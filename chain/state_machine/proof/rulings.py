@@ -250,7 +250,7 @@ def _rule(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[PanelS
         if ruling is Ruling.UNDECIDED and place.finding is not None:
             # The last stage could not decide the appeal, so the first ruling stays.
             ruling, stage, finding = Ruling.WRONG, place.stage, place.finding
-        found.append(_Found(number, ruling, stage, finding))
+        found.append(_Found(place=number, ruling=ruling, stage=stage, finding=finding))
     kept = [] if any(wanted) else _find_reviewed(panel, tier, found)
     for each in found:
         number, finding, place = each.place, each.finding, places[each.place]

@@ -47,7 +47,7 @@ def _has(half: bytes, number: int) -> bool:
 
 
 class Standing(Enum):
-    """What the seats of later stages say about a seat's own end state."""
+    """The standing of a seat, by the remarks of later stages on its own end state."""
 
     GOOD = auto()
     BAD = auto()
@@ -65,7 +65,7 @@ class Reviewed:
 def review(votes: Sequence[Vote]) -> tuple[Reviewed, ...]:
     """Return the standing of each seat, in the order of ``votes``.
 
-    A seat is bad if more than two thirds of the later seats remark on it, in two stages or more, so one seat alone
+    A seat is bad if more than two thirds of the later seats remark on it, in two stages or more. So one seat alone
     never costs another one its pay. It is good if at most a third of them do.
     """
     return tuple(_reviewed(votes, vote, number) for vote, number in zip(votes, numbers_in_stage(votes), strict=True))

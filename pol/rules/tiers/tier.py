@@ -86,8 +86,8 @@ class Tier:
     - ``draw_duty(seed, terms, is_new, params)``: the segments of a share that its own validator must replay. ``terms``
       are the terms of the leg. ``is_new`` is true if its provider has no share in a verified round.
     - ``may_sit(order, speed, rate)``: whether a validator may have a seat.
-    - ``review_rate``: the chance, in basis points, that a stage that found all its segments right is followed by one
-      seat for each group, which reviews the states of the seats before it.
+    - ``review_rate``: the chance, in basis points, of a review after a stage that found all its segments right. One
+      seat for each group then reviews the states of the seats before it.
 
     Answers:
 

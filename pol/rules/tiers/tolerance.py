@@ -3,7 +3,7 @@
 Two honest machines have different bits, so a root says nothing about a segment. A seat first commits to the root of the
 end state that it computed itself. Only then may it fetch the end state that the provider committed to, and it answers
 whether that is within the thresholds of its own. No digest can show that a seat has computed. Instead a seat has to
-serve its own end state to the seats of later stages, and after each stage a lot may draw a seat that asks for it
+serve its own end state to the seats of later stages. After each stage a lot may draw a seat that asks for it
 (:mod:`pol.rules.tiers.remarks`). All other places are exact, as in ``exact``.
 """
 

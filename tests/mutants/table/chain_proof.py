@@ -508,8 +508,8 @@ MUTANTS = (
         "void-twice",
         "two panels that rule in one block stop the chain",
         "chain/state_machine/proof/rulings.py",
-        "    if not will_be_void(ctx, leg, panel):\n",
-        "    if panel.is_open or leg.number:\n",
+        "    if not will_be_void(ctx, leg, panel):\n        end_void(",
+        "    if panel.is_open or leg.number:\n        end_void(",
         ("tests/unit/chain/state_machine/proof/test_panels.py",),
     ),
     Mutant(

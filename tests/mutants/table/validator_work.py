@@ -101,8 +101,8 @@ MUTANTS = (
         "another-opening",
         "a seat takes whatever state it is shown for where a share starts",
         "validator/work/audits.py",
-        "    start_root = boundary_root(global_in, share.local_in)\n",
-        "    start_root = opening.states[0].global_state.sha256\n",
+        "    root = opening.leaves[0].boundary_root if place.segment else boundary_root(global_in, share.local_in)\n",
+        "    root = opening.leaves[0].boundary_root if place.segment else opening.states[0].global_state.sha256\n",
         (AUDITOR,),
     ),
     Mutant(
