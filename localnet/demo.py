@@ -41,7 +41,7 @@ from localnet.network import Network
 from pol.job.document import Job, order_terms
 from pol.rules.replicas import REPLICAS
 from pol.rules.schedule import total_work
-from pol.rules.tiers.table import DEFAULT_TIERS, is_replicating
+from pol.rules.tiers.table import DEFAULT_TIERS, is_replicating, tier_named
 from pol.state.arrays import State
 from pol.values import metric_values
 from pol.work.cluster.client import check_usable
@@ -87,6 +87,8 @@ TWICE = "digits"
 FOUR_SLOTS = EXAMPLES / "market.py"
 CLUSTERS = (4, 4, 0, 0)
 """Number of providers per validator if two clusters compete; the other two validators serve neither order."""
+_CALIBRATED = 2
+"""Number of segments that the demo measures for a tier with thresholds."""
 _LOOK_SECONDS = 0.5
 _BUSY = "run the demo again when fewer other programs run on this machine"
 
@@ -177,7 +179,7 @@ class Demo:
         """
         self._show_phase("building the job")
         job_directory = self._directory / "job"
-        build = _start_build(self._file, job_directory)
+        build = _start_job("build", str(self._file), "-o", str(job_directory))
         try:
             return self._run(job_directory, build)
         finally:
@@ -218,7 +220,9 @@ class Demo:
             validators = sum(name.endswith(".validator") for name in up)
             self._show_phase(f"starting {validators} validators and {len(up) - 2 * validators} providers")
             network.start(up)
-            self._finish_build(network, build)
+            self._finish(network, build, "building the job")
+            if tier_named(self._tier).hardware:
+                self._set_thresholds(network, job_directory)
             # The cheapest bid has capacity for one order only, so the second order goes to the next cluster.
             work = total_work(order_terms(read_job(job_directory)))
             open_market(
@@ -381,22 +385,37 @@ class Demo:
                         _BUSY,
                     ) from error
 
-    def _finish_build(self, network: Network, build: "Popen[bytes]", seconds: float = BUILD_SECONDS) -> None:
-        """Wait until the job is built, and show the chain's height meanwhile."""
+    def _set_thresholds(self, network: Network, job_directory: Path) -> None:
+        """Measure honest runs of the job in hardware arithmetic, and build it again with the thresholds that follow."""
+        profile = self._directory / "profile.json"
+        measure = [str(job_directory), "--segments", str(_CALIBRATED), "--rounds", "1", "--out", str(profile)]
+        build = ["build", str(self._file), "-o", str(job_directory), "--tolerance", str(profile)]
+        for phase, arguments in (
+            ("measuring honest runs", ["calibrate", *measure]),
+            ("building the job with thresholds", build),
+        ):
+            process = _start_job(*arguments)
+            try:
+                self._finish(network, process, phase)
+            finally:
+                process.kill()
+                process.wait()
+
+    def _finish(self, network: Network, process: "Popen[bytes]", phase: str, seconds: float = BUILD_SECONDS) -> None:
+        """Wait until a process about the job has ended, and show the chain's height meanwhile."""
         ends = time.monotonic() + seconds
         while True:
             try:
-                _, errors = build.communicate(timeout=_LOOK_SECONDS)
+                _, errors = process.communicate(timeout=_LOOK_SECONDS)
                 break
             except TimeoutExpired:
                 network.check_alive()
                 if time.monotonic() > ends:
-                    reason = f"the job was not built in {seconds:.0f} s"
-                    raise NetworkError(reason, _BUSY) from None
-                self._show_phase("building the job", network)
-        if build.returncode:
+                    raise NetworkError(f"{phase} took more than {seconds:.0f} s", _BUSY) from None
+                self._show_phase(phase, network)
+        if process.returncode:
             text = errors.decode(errors="replace")[-500:]
-            raise NetworkError(f"the job could not be built: {text}")
+            raise NetworkError(f"{phase} failed: {text}")
 
     def _show_phase(self, phase: str, network: Network | None = None) -> None:
         if network is not None and time.monotonic() > self._looked + _LOOK_SECONDS:
@@ -426,10 +445,9 @@ def names_without(network: Network, down: tuple[str, ...]) -> list[str]:
     return [name for name in network.names() if name not in excluded]
 
 
-def _start_build(file: Path, directory: Path) -> "Popen[bytes]":
-    """Build the job in a separate process, because only the capture needs torch."""
-    command = [executable, "-m", "assay.cli", "job", "build", str(file), "-o", str(directory)]
-    return Popen(command, stdout=PIPE, stderr=PIPE)
+def _start_job(*arguments: str) -> "Popen[bytes]":
+    """Start a command about the job in a separate process, because only the capture and measurements need torch."""
+    return Popen([executable, "-m", "assay.cli", "job", *arguments], stdout=PIPE, stderr=PIPE)
 
 
 def _deposited(client: ChainClient, order_id: bytes) -> int:
