@@ -404,7 +404,9 @@ class Daemon:
             self._fail(action, error)
 
     def _train(self, task: TrainTask) -> None:
-        order = self._performer.work_order(task)
+        work = self._shares.get(task.key)
+        assert work is not None, "only shares in the record are trained"
+        order = self._performer.work_order(work)
         # Set before the worker can send its first message.
         self._look = replace(self._look, training=self._look.training | {task.key})
         self._machines.start(task.key, order, self._behaviour.worker(task.key))
@@ -495,6 +497,9 @@ class Daemon:
                 self._queue_change(partial(receive.trained, key=key, text=text, stop_step=stop_step))
             case {"failed": str(text), "again": bool(again)}:
                 _log.warning("%s: training failed: %s", name_of(key), text)
+                if message.get("unable") is True:
+                    # Every share of the order would fail in the same way, so no further task of it is taken.
+                    self._performer.unable[key.order_id] = text
                 self._queue_change(partial(receive.failed, key=key, text=text, again=again))
 
     def _is_admitted(self) -> bool:

@@ -176,6 +176,8 @@ class Performer:
         self.known: Provider | None = None
         # Number of rounds ahead for which bonds and cover pay the provider's shares, by order.
         self.covered: dict[bytes, int] = {}
+        # The reasons why this machine cannot train at all, by order.
+        self.unable: dict[bytes, str] = {}
         # The provider's balance and bond, as last read.
         self.account: AccountResponse | None = None
         # A first value, until the validator gives its own.
@@ -208,7 +210,7 @@ class Performer:
             case do.Watch():
                 return ActionResult(tuple(self._watch()), pause=self._watch_seconds())
             case do.CheckTask(task):
-                return _result_of_check(task.key, self._problem(task), receive.checked)
+                return self._check_task(task)
             case do.Renew(task):
                 return self._renew(task)
             case do.Bond(task):
@@ -461,10 +463,16 @@ class Performer:
 
     # Taking a share
 
-    def _problem(self, task: TrainTask) -> str:
-        """Return why the provider cannot take the task; empty if it can."""
+    def _check_task(self, task: TrainTask) -> ActionResult:
+        """Compare a task with the chain, and record the arithmetic that the tier of its leg has there."""
         order = self._chain.order(task.key.order_id)
-        problem = claims.problem(task, order, self._config.validator)
+        problem = self._problem(task, order)
+        hardware = not problem and claims.is_hardware(task, order)
+        return _result_of_check(task.key, problem, partial(receive.checked, hardware=hardware))
+
+    def _problem(self, task: TrainTask, order: OrderResponse) -> str:
+        """Return why the provider cannot take the task; empty if it can."""
+        problem = self.unable.get(task.key.order_id, "") or claims.problem(task, order, self._config.validator)
         problem = problem or claims.income_problem(task, order, self._config.least_income)
         leg = order.leg(task.key.leg)
         if leg is not None:
@@ -592,9 +600,9 @@ class Performer:
         if self._stop.is_set() or work is None or not is_same(work.task, task):
             raise ProviderError("the validator no longer wants the share")
 
-    def work_order(self, task: TrainTask) -> WorkOrder:
+    def work_order(self, work: ShareWork) -> WorkOrder:
         """Return the work order of a share for its worker."""
-        key = task.key
+        key, task = work.key, work.task
         return WorkOrder(
             job=str(self._job_folder(key)),
             folder=str(self._store.folder(key)),
@@ -606,6 +614,7 @@ class Performer:
             slot=key.slot,
             engine=self._config.engine,
             boundaries=self._store.boundaries(key),
+            hardware=work.hardware,
         )
 
     # Handing a share in
@@ -878,7 +887,7 @@ class Performer:
         work = self._shares().get(key)
         if work is None or work.contest is None:
             return ActionResult()
-        order, home = self.work_order(work.task), self._config.home / "recheck" / name_of(key)
+        order, home = self.work_order(work), self._config.home / "recheck" / name_of(key)
         known = {boundary.index: boundary for boundary in order.boundaries}
         segments = work.contest.segments
         right = all(self._machines.recompute(order, segment, home) == known.get(segment + 1) for segment in segments)

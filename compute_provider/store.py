@@ -23,7 +23,7 @@ from pol.executor.names import Engine
 from pol.values import f32_number
 from pol.work.records import Boundary
 
-FORM = 7
+FORM = 8
 """Version of the records' format. It is increased with each change after which older records can no longer be read."""
 
 

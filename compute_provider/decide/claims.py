@@ -74,6 +74,12 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
     return ""
 
 
+def is_hardware(task: TrainTask, order: OrderResponse) -> bool:
+    """Return whether the tier of the task's leg has hardware arithmetic, by what the chain has of the leg."""
+    leg = order.leg(task.key.leg)
+    return leg is not None and tier_of(leg).hardware
+
+
 def task_problem(
     task: TrainTask,
     provider: str,

@@ -16,9 +16,10 @@ Change = Callable[[Shares], Shares]
 """A function that applies an outcome to the record. Its argument is the record at the time when the outcome arrives."""
 
 
-def checked(shares: Shares, key: ShareKey) -> Shares:
-    """Record that the chain agrees with the task."""
-    return _move(shares, key, Stage.BONDING, Stage.CHECKING)
+def checked(shares: Shares, key: ShareKey, hardware: bool = False) -> Shares:
+    """Record that the chain agrees with the task, and whether the tier of the leg there has hardware arithmetic."""
+    work = _at(shares, key, Stage.CHECKING)
+    return shares.put(replace(work, stage=Stage.BONDING, hardware=hardware)) if work else shares
 
 
 def renewed(shares: Shares, key: ShareKey, deadline: int, signature: bytes) -> Shares:

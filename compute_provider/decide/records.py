@@ -89,7 +89,7 @@ class ShareWork:
     share; ``MAY_STAND`` while it has to, and ``GAVE_UP`` if the chain refused that. ``to_include`` is True while the
     provider has to put its commitment on chain itself. ``contest`` is a ruling against the share that can be appealed.
     ``to_ask`` is True while the provider has to ask for witnesses of its delivery, and ``is_witnessed`` while witnesses
-    wait for it.
+    wait for it. ``hardware`` is True if the tier of the leg on the chain has hardware arithmetic.
     """
 
     task: TrainTask
@@ -110,6 +110,7 @@ class ShareWork:
     contest: Contest | None = None
     to_ask: bool = False
     is_witnessed: bool = False
+    hardware: bool = False
 
     @property
     def key(self) -> ShareKey:

@@ -6,6 +6,8 @@ boundary, and so does a daemon that starts again.
 
 A segment and an update may also be the work of several machines together (:mod:`compute_provider.work.grouped`): nodes
 of a cluster, or processes here.
+
+Legs in hardware arithmetic are trained by a sandboxed worker of this machine (:mod:`compute_provider.work.queued`).
 """
 
 import logging
@@ -29,7 +31,8 @@ from compute_provider.interfaces import ProviderError
 from compute_provider.work.bench import Speed, limits_here
 from compute_provider.work.grouped import close_together, train_together
 from compute_provider.work.prober import TASK_SECONDS, ProbeTask
-from compute_provider.work.trainer import HONEST, Listen
+from compute_provider.work.queued import QueuedTrainer
+from compute_provider.work.trainer import HONEST, Listen, recompute_segment
 from compute_provider.work.worker import LOCAL_OUT, UPDATE, WorkOrder, boundary_files
 from domain import codec
 from domain.keys import ShareKey
@@ -111,6 +114,8 @@ class ClusterMachines:
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir(parents=True, mode=0o700)
         self.nodes: tuple[NodeReport, ...] = ()
+        self._beside: QueuedTrainer | None = None
+        self._beside_home = home / "hardware"
         self._lock = threading.RLock()
         self._trainings: dict[ShareKey, _Training] = {}
         self._numbers = 0
@@ -154,7 +159,13 @@ class ClusterMachines:
         return sum(max(1, node.processors // threads) for node in self.nodes if not node.problem)
 
     def start(self, key: ShareKey, order: WorkOrder, program: Sequence[str]) -> None:
-        """Train a share, unless it is already being trained. Nodes train only honestly."""
+        """Train a share, unless it is already being trained. Nodes train only honestly.
+
+        A share of a leg in hardware arithmetic is trained on this machine, one at a time.
+        """
+        if order.hardware:
+            self._worker_here().start(key, order, program)
+            return
         if tuple(program) != HONEST:
             raise OSError(f"a cluster does not run the program {program[0]}")
         with self._lock:
@@ -163,8 +174,17 @@ class ClusterMachines:
             training = self._trainings[key] = _Training(key, order)
         threading.Thread(target=self._train, args=(training,), name=f"share-{name_of(key)}", daemon=True).start()
 
+    def _worker_here(self) -> QueuedTrainer:
+        """Return what trains legs in hardware arithmetic; log once that it is this machine."""
+        if self._beside is None:
+            _log.warning("legs in hardware arithmetic are trained by this machine alone, one share at a time")
+            self._beside = QueuedTrainer(self._listen, self._beside_home)
+        return self._beside
+
     def stop(self, key: ShareKey) -> None:
         """End the training of this share; ``listen`` gets no message of the share after this call returns."""
+        if self._beside is not None:
+            self._beside.stop(key)
         with self._lock:
             training = self._trainings.pop(key, None)
             if training is not None:
@@ -172,14 +192,17 @@ class ClusterMachines:
 
     def tend(self, orders: Collection[bytes]) -> None:
         """End groups that have waited long for a segment, and report what runs in those on this machine."""
+        if self._beside is not None:
+            self._beside.tend(orders)
         if self._groups is not None:
             self._groups.tend()
         if self._here is not None:
             self._here.look()
 
     def pids(self) -> list[int]:
-        """Return the ids of the members of a group on this machine."""
-        return self._groups.processes() if self._groups is not None and self._is_here else []
+        """Return the ids of the members of a group on this machine, and of its worker for hardware arithmetic."""
+        members = self._groups.processes() if self._groups is not None and self._is_here else []
+        return [*members, *(self._beside.pids() if self._beside is not None else [])]
 
     def close(self) -> None:
         """End all training and the connection to the cluster."""
@@ -188,6 +211,8 @@ class ClusterMachines:
             for training in self._trainings.values():
                 training.stopped.set()
             self._trainings.clear()
+        if self._beside is not None:
+            self._beside.close()
         if self._groups is not None:
             self._groups.close()
         self._replayer.close()
@@ -360,7 +385,12 @@ class ClusterMachines:
             shutil.rmtree(folder, ignore_errors=True)
 
     def recompute(self, order: WorkOrder, segment: int, home: Path) -> Boundary | None:
-        """Recompute a segment of a trained share on a node; return the boundary after it, None if that fails."""
+        """Recompute a segment of a trained share on a node; return the boundary after it, None if that fails.
+
+        If the leg has hardware arithmetic, this machine recomputes it.
+        """
+        if order.hardware:
+            return recompute_segment(order, segment, home)
         before = tuple(known for known in order.boundaries if known.index <= segment)
         at, roots = _resumed(replace(order, boundaries=before))
         with self._scratch() as scratch:

@@ -48,6 +48,7 @@ class _Serves:
     program: tuple[str, ...]
     job: str
     engine: Engine
+    hardware: bool
 
 
 class _Worker:
@@ -103,7 +104,8 @@ class _Worker:
         place = self._inputs / str(self._shares)
         shutil.rmtree(before, ignore_errors=True)
         folder = Path(order.folder)
-        names = [name for boundary in order.boundaries for name in boundary_files(boundary.index)]
+        ends = (*order.boundaries, *([order.claimed] if order.claimed is not None else []))
+        names = [name for boundary in ends for name in boundary_files(boundary.index)]
         files = {
             "global": [Path(order.global_in)],
             "local": [Path(order.local_in)],
@@ -188,6 +190,7 @@ class SandboxedTrainer:
             program=tuple(program),
             job=order.job,
             engine=order.engine,
+            hardware=order.hardware,
         )
         worker = self._running[0] if self._running else None
         if worker is not None:
@@ -300,17 +303,19 @@ def recompute_segment(order: WorkOrder, segment: int, home: Path) -> Boundary | 
     """Recompute a segment of a trained share in a process of its own; return the boundary after it.
 
     Return None if the process fails. It begins with the states before the segment, and is ended when it has reported
-    the boundary. ``home`` must be a folder for this call alone; it is deleted.
+    the boundary. In hardware arithmetic, the boundary of the share is returned if the recomputed end is within the
+    job's thresholds of it. ``home`` must be a folder for this call alone; it is deleted.
     """
     shutil.rmtree(home, ignore_errors=True)
     folder, inputs = home / "worker", home / "inputs"
     for made in (folder, inputs):
         made.mkdir(mode=0o700, parents=True)
-    serves = _Serves(order_id=b"", program=HONEST, job=order.job, engine=order.engine)
+    serves = _Serves(order_id=b"", program=HONEST, job=order.job, engine=order.engine, hardware=order.hardware)
+    claimed = next((known for known in order.boundaries if known.index == segment + 1), None)
     before = tuple(known for known in order.boundaries if known.index <= segment)
     worker = _Worker(serves, folder, inputs, home / "worker.log")
     try:
-        worker.hand_over(replace(order, boundaries=before))
+        worker.hand_over(replace(order, boundaries=before, claimed=claimed if order.hardware else None))
         return _read_boundary(worker.process, segment + 1)
     finally:
         worker.process.kill()

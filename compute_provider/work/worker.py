@@ -14,6 +14,7 @@ it to cancel a share: every boundary that it reported is on disk. These are its 
     {"stopped": "where and why", "step": 17}     the job stopped itself: the share is the boundaries up to there
                                                  (the step is -1 for a stop in the update)
     {"failed": "why", "again": false}            the process ends after this message
+    {"failed": "why", "again": false, "unable": true}   this machine can train no share of the order
 """
 
 import json
@@ -57,7 +58,10 @@ class WorkOrder:
 
     ``job`` is the job's directory, and ``folder`` is the share's folder. ``global_in`` and ``local_in`` are files of
     canonical bytes. The worker only reads from these four paths. ``boundaries`` are the boundaries that an earlier try
-    reported: training continues from the last one.
+    reported: training continues from the last one. ``hardware`` says whether the tier of the leg on the chain has
+    hardware arithmetic. If there is a ``claimed`` boundary, the worker recomputes the segment before it, and trains no
+    further. The end agrees if it is within the job's thresholds of the claimed states; the claimed boundary is then
+    reported, and otherwise the own one.
     """
 
     job: str
@@ -70,10 +74,16 @@ class WorkOrder:
     slot: int
     engine: Engine
     boundaries: tuple[Boundary, ...]
+    hardware: bool = False
+    claimed: Boundary | None = None
 
 
 class Refused(Exception):
     """The error that is raised if a share cannot be trained and another try would fail in the same way."""
+
+
+class Unable(Refused):
+    """The error that is raised if this machine can train no share of the order."""
 
 
 def main(arguments: Sequence[str], produce: "Producer | None" = None) -> None:
@@ -99,12 +109,14 @@ class ShareWorker:
         self._open_ends = open_ends
         self._out = out
         self._produce = produce
-        self._loaded: tuple[str, LoadedJob, Backend, Beside] | None = None
+        self._loaded: tuple[str, _Loaded] | None = None
 
     def serve(self, order: WorkOrder) -> bool:
         """Train a share and send its messages; return whether this process may serve another share."""
         try:
             self._work(order)
+        except Unable as unable:
+            self._send(failed=str(unable), again=False, unable=True)
         except Refused as refused:
             self._send(failed=str(refused), again=False)
         except MemoryError:
@@ -121,17 +133,21 @@ class ShareWorker:
         from pol.errors import ExecutionError, JobError, ReplayError, StateError, StepFailed, Stopped
 
         try:
-            loaded, executor, aside = self._load(order)
+            loaded = self._load(order)
             task = Task(
                 order=order,
                 folder=self._folder,
-                loaded=loaded,
+                loaded=loaded.job,
                 out=self._out,
-                backend=executor,
-                aside=aside,
+                backend=loaded.backend,
+                segment_backend=loaded.segment_backend,
+                aside=loaded.aside,
             )
-            self._send(ready={"steps": loaded.job.document.round_steps, "open": self._open_ends})
+            self._send(ready={"steps": task.loaded.job.document.round_steps, "open": self._open_ends})
             self._open_ends = ()
+            if order.claimed is not None:
+                self._send(boundary=codec.to_plain(_recomputed(task, order.claimed)))
+                return
             result = self._produce(task, *_resume(task))
         except JobError as error:
             raise Refused(f"the job does not load: {error}") from None
@@ -144,42 +160,63 @@ class ShareWorker:
         write_bytes_durably(self._folder / LOCAL_OUT, result.local_out)
         self._send(done={"update_root": result.update_root.hex(), "local_out_root": result.local_out_root.hex()})
 
-    def _load(self, order: WorkOrder) -> "tuple[LoadedJob, Backend, Beside]":
-        """Return the loaded job, the back end, and the thread that computes hashes beside it.
-
-        The first share loads them.
-        """
+    def _load(self, order: WorkOrder) -> "_Loaded":
+        """Return the loaded job and what computes for it. The first share loads them."""
         if self._loaded is None:
+            from pol.errors import ExecutionError
             from pol.executor.backend import backend
             from pol.executor.names import TORCH
+            from pol.executor.segment_backend import segment_backend
             from pol.job.load import verify_job
             from pol.work.aside import Beside
 
-            loaded = verify_job(Path(order.job)).without_initial()
-            # The next two calls start threads, which count as processes: forbid processes only after them.
-            executor = backend(order.engine)
+            job = verify_job(Path(order.job)).without_initial()
+            document = job.job.document
+            # The next calls start threads, which count as processes: forbid processes only after them.
+            executor = segments = backend(order.engine)
+            is_hardware = order.hardware and document.tolerance is not None
+            if is_hardware:
+                try:
+                    segments = segment_backend(document, order.engine, hardware=True)
+                except ExecutionError as error:
+                    raise Unable(f"this machine cannot train the order: {error}") from None
             aside = Beside()
-            if order.engine.name != TORCH:
+            # Torch starts further threads while it computes.
+            if order.engine.name != TORCH and not is_hardware:
                 sandbox.forbid_processes()
-            self._loaded = order.job, loaded, executor, aside
-        job, loaded, executor, aside = self._loaded
-        if job != order.job:
+            self._loaded = order.job, _Loaded(job, executor, segments, aside)
+        path, loaded = self._loaded
+        if path != order.job:
             raise Refused("this worker was started for another job")
-        return loaded, executor, aside
+        return loaded
 
     def _send(self, **message: object) -> None:
         _send(self._out, **message)
 
 
 @dataclass(frozen=True, slots=True)
+class _Loaded:
+    """A loaded job, the back ends of updates and of segments, and the thread that computes hashes beside them."""
+
+    job: "LoadedJob"
+    backend: "Backend"
+    segment_backend: "Backend"
+    aside: "Beside"
+
+
+@dataclass(frozen=True, slots=True)
 class Task:
-    """A share to train, with its loaded job. The results are written to ``folder``."""
+    """A share to train, with its loaded job. The results are written to ``folder``.
+
+    ``backend`` computes the update, always exactly, and ``segment_backend`` the segments, as the tier asks for.
+    """
 
     order: WorkOrder
     folder: Path
     loaded: "LoadedJob"
     out: TextIO
     backend: "Backend"
+    segment_backend: "Backend"
     aside: "Beside"
     bend: "Callable[[Boundary, State, State], tuple[Boundary, State, State]] | None" = None
 
@@ -226,7 +263,7 @@ class Task:
             self.part,
             segments,
             start,
-            backend=self.backend,
+            backend=self.segment_backend,
             on_boundary=emit,
             on_step=on_step,
             aside=self.aside,
@@ -272,6 +309,43 @@ def result_of(task: Task, end: "SlotState") -> Produced:
         local_out=state_pieces(result.local_out),
         local_out_root=result.local_out_root,
     )
+
+
+def _recomputed(task: Task, claimed: Boundary) -> Boundary:
+    """Recompute the segment before a boundary of the share.
+
+    Return ``claimed`` if the own end is within the job's thresholds of it, and otherwise the own boundary.
+    """
+    from pol.job.document import JobDocument
+    from pol.replay.distances import SegmentEnd, is_same_work
+    from pol.work.segments import SlotState, first_state, slot_state
+
+    document: JobDocument = task.loaded.job.document
+    ends: list[Boundary] = []
+
+    def keep(boundary: Boundary, _state: "State", _local: "State") -> None:
+        ends.append(boundary)
+
+    index, before = _resume(task)
+    if index < claimed.index - 1:
+        before = task.train(range(index, claimed.index - 1), before, keep)
+    if (task.order.round, claimed.index) == (0, 1):
+        before = first_state(task.loaded, task.order.slot, before)
+    # The training overwrites the states that it begins with.
+    begun = slot_state(task.loaded, before.global_state, before.local_state)
+    own = task.train(range(claimed.index - 1, claimed.index), begun, keep)
+    if document.tolerance is None:
+        return ends[-1]
+
+    def end(states: SlotState, metrics: Sequence[int]) -> SegmentEnd:
+        named = dict(zip(document.metrics, metrics, strict=False))
+        return SegmentEnd(states.global_state, states.local_state, named)
+
+    first, second = boundary_files(claimed.index)
+    folder = Path(task.order.folder)
+    there = open_states(task.loaded, (folder / first, folder / second), (claimed.global_root, claimed.local_root))
+    agrees = is_same_work(document.tolerance, end(before, ()), end(own, ends[-1].metrics), end(there, claimed.metrics))
+    return claimed if agrees else ends[-1]
 
 
 def _resume(task: Task) -> "tuple[int, SlotState]":

@@ -24,7 +24,9 @@ from domain.ledger.records import BondKind, BondRow, Payment
 from domain.node.queries import StatusResponse
 from domain.proof.queries import OrderResponse
 from pol.rules.delivery import largest_delivery
+from pol.rules.tiers.exact import EXACT
 from pol.work.records import Boundary
+from tests.support.four_bytes import registered
 from tests.unit.compute_provider import support as s
 
 BOUNDARIES = 6  # of the tiny task
@@ -62,6 +64,24 @@ def test_a_later_deadline_is_taken_if_the_validator_signed_it(performer: Perform
     assert later.deadline > s.task().deadline
     with pytest.raises(ProviderError, match="signature"):
         performer.perform(do.Renew(replace(later, deadline=later.deadline + 1)))
+
+
+@pytest.mark.parametrize("tier", ["exact", "hardware"])
+def test_the_arithmetic_is_that_of_the_tier_on_the_chain(performer: Performer, tier: str) -> None:
+    """A task of the validator says nothing of it, so no validator can let a provider train in another arithmetic."""
+    performer._chain.order = lambda order_id: s.with_leg(s.order(), tier=tier)  # type: ignore[method-assign]
+    with registered(replace(EXACT, name="hardware", hardware=True)):
+        (change,) = performer.perform(do.CheckTask(s.task())).changes
+    (work,) = change(Shares((ShareWork(s.task(), Stage.CHECKING),))).works
+    assert work.stage is Stage.BONDING
+    assert performer.work_order(work).hardware is work.hardware is (tier == "hardware")
+
+
+def test_a_task_of_an_order_that_this_machine_cannot_train_is_not_taken(performer: Performer) -> None:
+    performer.unable[s.ORDER_ID] = "this machine cannot train the order: it has no torch"
+    assert "no torch" in problem(performer)
+    performer.unable.clear()
+    assert problem(performer) == ""
 
 
 def needed() -> int:
