@@ -80,14 +80,15 @@ class Auditor:
 
     def __init__(self, daemon: "ValidatorActor") -> None:
         self.daemon = daemon
+        # The seats that will say that a claim is within the thresholds of what they computed, or pretend to have. A
+        # real daemon compares the files that it kept.
+        self._vouches: set[tuple[SeatKey, int]] = set()
         self.crash()
 
     def crash(self) -> None:
         """Forget what was read."""
         self._subjects: dict[SeatKey, PanelResponse] = {}
         self._panels: dict[PanelKey, OwnPanel] = {}
-        # The seats that will say that a claim is within the thresholds of what they computed, or pretend to have.
-        self._vouches: set[tuple[SeatKey, int]] = set()
 
     # Looking, as the observer does
 

@@ -1148,4 +1148,28 @@ MUTANTS = (
         "        if is_of_trace:\n",
         (f"{CREDENTIALS}::test_what_was_not_served_bans_no_provider",),
     ),
+    Mutant(
+        "never-reviewed",
+        "no lot ever draws a review",
+        "chain/state_machine/proof/stages.py",
+        "    return number < tier_of(leg).review_rate\n",
+        "    return number < 0\n",
+        ("tests/unit/chain/state_machine/proof/test_tolerance.py",),
+    ),
+    Mutant(
+        "review-of-everything",
+        "a reviewer also recomputes places that are exact",
+        "chain/state_machine/proof/rulings.py",
+        "        if number in kept:\n",
+        "        if kept:\n",
+        ("tests/unit/chain/state_machine/proof/test_tolerance.py",),
+    ),
+    Mutant(
+        "compared-in-exact",
+        "a seat of an exact leg may answer that a root is within thresholds",
+        "chain/state_machine/proof/handlers/seats.py",
+        "    if not tier.may_answer(place, answer.kind):\n",
+        "    if not (tier.may_answer(place, answer.kind) or answer.root):\n",
+        ("tests/unit/chain/state_machine/proof/test_tolerance.py",),
+    ),
 )

@@ -710,4 +710,28 @@ MUTANTS = (
         "        if answer is None:\n",
         (f"{_ATTESTING}a_seat_reveals_only_when_all_have_committed_or_the_time_is_over",),
     ),
+    Mutant(
+        "end-before-commitment",
+        "a seat sees the end of its place before it commits",
+        "validator/decide/seats.py",
+        "    if not panel.is_open or clock < panel.commits_end or panel.stage <= after:\n",
+        "    if not panel.is_open or panel.stage <= after:\n",
+        ("tests/unit/validator/test_own_states.py",),
+    ),
+    Mutant(
+        "own-end-to-neighbours",
+        "a seat serves its own end state to other seats of its stage",
+        "validator/decide/seats.py",
+        " or panel.stage <= after:\n",
+        " or panel.stage < after:\n",
+        ("tests/unit/validator/test_own_states.py",),
+    ),
+    Mutant(
+        "shown-uncompared",
+        "a seat reveals before it has compared",
+        "validator/decide/seats.py",
+        "        if waiting and look.chain.clock < reveal_by(duty):\n",
+        "        if waiting and look.chain.clock < 0:\n",
+        ("tests/unit/validator/test_own_states.py",),
+    ),
 )
