@@ -44,7 +44,7 @@ from pol.rules.outlook import Outlook, outlook
 from pol.rules.panels import Promised, is_eligible
 from pol.rules.replicas import replica_id
 from pol.rules.schedule import round_work, total_work
-from pol.rules.tiers.table import highest_floor
+from pol.rules.tiers.table import all_tiers, highest_floor
 from pol.rules.traffic import Traffic, compute_traffic
 from wire.keys import Key
 
@@ -213,7 +213,7 @@ def quote(client: ChainClient, job: Job, request: Request) -> Quote:
         offer = assay.quote(client, assay.read_job("my-job"), assay.Request(deadline=3600))
     """
     terms = order_terms(job)
-    request = with_job_memory(job, request)
+    request = with_job_memory(job, with_job_tiers(job, request))
     params = client.params()
     checked = _check(client, params, terms, request)
     simulation = SimulateMatchRequest(
@@ -301,6 +301,26 @@ def with_job_memory(job: Job, request: Request) -> Request:
     """
     memory = max(request.conditions.memory, memory_size(job.document))
     return replace(request, conditions=replace(request.conditions, memory=memory))
+
+
+def with_job_tiers(job: Job, request: Request) -> Request:
+    """Return the request without tiers in hardware arithmetic, if the job does not consent to this arithmetic.
+
+    Raise ConsumerError if the request names no other tier.
+    """
+    hardware = {tier.name for tier in all_tiers() if tier.hardware}
+    tiers = request.conditions.tiers
+    if job.document.tolerance is not None or not hardware & set(tiers):
+        return request
+    left = tuple(name for name in tiers if name not in hardware)
+    if not left:
+        raise ConsumerError(
+            f"the tier {tiers[0]} compares results within thresholds, and the job has none",
+            "build the job with a profile (assay job build --tolerance PROFILE.json, or build_job(tolerance=)), or use"
+            ' another tier (--tier exact, or tiers=["exact"])',
+            field="tiers",
+        )
+    return replace(request, conditions=replace(request.conditions, tiers=left))
 
 
 def check_request(client: ChainClient, terms: JobTerms, request: Request) -> CheckedOrder:
@@ -402,7 +422,7 @@ def submit(
         submitted = assay.submit(client, assay.TxSender(client, key), key, job, request)
     """
     terms = order_terms(job)
-    request = with_job_memory(job, request)
+    request = with_job_memory(job, with_job_tiers(job, request))
     deposit = check_request(client, terms, request).deposit
     if deposit > MONEY_MAX:
         raise ConsumerError(
@@ -487,6 +507,10 @@ def place_order(
     others = active_orders(client, key.address, job)
     if others:
         note(describe_active_orders(others, asker))
+    asked, request = request.conditions.tiers, with_job_tiers(job, request)
+    if request.conditions.tiers != asked:
+        dropped = ", ".join(name for name in asked if name not in request.conditions.tiers)
+        note(f"the job has no thresholds for hardware arithmetic, so the order does not allow the tier {dropped}")
     offer = quote(client, job, request)
     request = with_price_limit(offer, request, asker)
     if not offer.match.bids:

@@ -67,6 +67,8 @@ def compare_tiers(client: ChainClient, job: Job, request: Request) -> tuple[Tier
 def _compare(client: ChainClient, job: Job, request: Request, tier: Tier) -> TierQuote:
     replicas = (request.replicas or REPLICAS) if tier.replicates else 0
     asked = replace(request, conditions=replace(request.conditions, tiers=(tier.name,)), replicas=replicas)
+    if tier.hardware and job.document.tolerance is None:
+        return TierQuote(tier=tier.name, why_not="the job has no thresholds for hardware arithmetic")
     offer = quote(client, job, asked)
     if not offer.match.bids or offer.checked is None:
         return TierQuote(tier=tier.name, why_not="; ".join(offer.explain()))

@@ -66,6 +66,8 @@ command.add_command(calibrate)
       assay job build --hf ./gpt2 --data book.txt --lora 8 -o ./tuned
 
       assay job build examples/digits.py --resume ./digits/run -o ./digits-more
+
+      assay job build examples/digits.py --tolerance ./digits/profile.json -o ./digits
     """
 )
 @click.argument("file", required=False, type=click.Path(path_type=Path))
@@ -81,6 +83,11 @@ command.add_command(calibrate)
     default=True,
     help="Compare one step of the job with one step of plain torch, and refuse a job that differs.  [check]",
 )
+@click.option(
+    "--tolerance",
+    type=click.Path(path_type=Path),
+    help="A profile of this job, from `assay job calibrate`: the job may then be ordered in the tier tolerance.",
+)
 @network_options
 @common_options
 def build(
@@ -89,6 +96,7 @@ def build(
     resume: Path | None,
     to: Path,
     check: bool,
+    tolerance: Path | None,
     **options: Any,
 ) -> None:
     """Run a job file, capture its model, and write the job directory."""
@@ -109,11 +117,11 @@ def build(
         note = _collect_warnings(begin_stage, warnings)
         build_job = _builder(note)
         if file is None:
-            job = build_job(spec_of(tuning, note), to, note, resume, check)
+            job = build_job(spec_of(tuning, note), to, note, resume, check, tolerance)
         else:
             refuse_without_model(tuning)
             with _errors_of(file):
-                job = build_job(file, to, note, resume, check)
+                job = build_job(file, to, note, resume, check, tolerance)
     _show(context, job, to, options, {"warnings": warnings})
     keep_for_good()  # The process ends now; a last garbage collection over all modules and models would only take time.
 
@@ -184,6 +192,8 @@ def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
 
     Examples: assay job run ./digits --rounds 1 -o ./digits/run
 
+      assay job run ./digits --hardware
+
       assay job run ./gpt --machines 2 --memory 4GiB
 
       assay job run ./gpt --machines 2 --executor ray://10.0.0.1:6379
@@ -194,6 +204,11 @@ def inspect(context: CommandContext, directory: Path, **options: Any) -> None:
 @executor_option()
 @engine_options()
 @machines_option("train each slot together")
+@click.option(
+    "--hardware",
+    is_flag=True,
+    help="Compute steps as in the tier tolerance, if the job was built with --tolerance. Bits depend on the machine.",
+)
 @click.option(
     "--keep-states",
     is_flag=True,
@@ -208,6 +223,7 @@ def run(
     executor: str,
     engine: "Engine",
     machines: "Machines",
+    hardware: bool,
     keep_states: bool,
     to: Path | None,
 ) -> None:
@@ -228,7 +244,12 @@ def run(
             text = f"round {round}, slot {slot} loss {loss:.4f}"
             bar.update(task, advance=1, description=text)
 
-        local_run = run_locally(directory, wanted, engine, stepped, to, keep_states, executor, machines)
+        local_run = run_locally(directory, wanted, engine, stepped, to, keep_states, executor, machines, hardware)
+    if hardware:
+        context.output.note(
+            "the steps were computed in hardware arithmetic: other machines have other bits, and `assay trace verify`"
+            " does not reproduce this trace"
+        )
     _print_run(context, loaded.job, local_run, to)
 
 
@@ -324,6 +345,11 @@ def _show(
         ("global state", size(about.state_bytes)),
         ("local state per slot", size(about.local_state_bytes)),
         ("update of a slot", update_words(about.update, about.update_bytes, about.full_update_bytes)),
+        *(
+            [("in the tier tolerance", f"{about.precision}, {counted(about.thresholds, 'threshold')}")]
+            if about.precision
+            else []
+        ),
         ("data root", about.data_root),
         ("initial global root", about.global_root),
         ("initial local root", about.local_root),

@@ -57,6 +57,8 @@ from pol.job.program import Program
 from pol.job.updates import changed_tensors
 from pol.job.write import JobSource, write_job
 from pol.names import column_name, job_name, model_name
+from pol.replay.consent import add_tolerance
+from pol.replay.profile import read_profile
 from pol.split.rows import batch_inputs
 from pol.state.arrays import Array
 from pol.values import MAX_NAME, NAME, TensorSpec
@@ -72,6 +74,7 @@ def build_job(
     on_progress: Progress | None = None,
     resume: Path | str | HasTraining | None = None,
     check: bool = True,
+    tolerance: Path | str | None = None,
 ) -> Job:
     """Capture a job and write the job directory ``out``.
 
@@ -83,8 +86,11 @@ def build_job(
 
     One step of the job is compared with one step of plain torch, unless ``check`` is False here or in the JobSpec.
 
+    ``tolerance`` is a profile of this job, which ``assay job calibrate`` has measured on it before. The job then has
+    the profile's thresholds, and may be ordered in the tier ``tolerance``.
+
     Raises JobError, which names the field, in these cases: the file has no ``job()``, ``job()`` returns no JobSpec, the
-    job cannot be captured, or its step differs from a step of plain torch.
+    job cannot be captured, its step differs from a step of plain torch, or the profile is not of this job.
 
     Example::
 
@@ -93,10 +99,13 @@ def build_job(
     """
     tell = on_progress or (lambda _text: None)
     out = Path(out)
+    # The profile is often in the folder of the job, so it is read before anything is written there.
+    profile = None if tolerance is None else read_profile(Path(tolerance))
 
     def build_it(spec: JobSpec) -> Job:
         spec = spec if resume is None else replace(spec, resume=resume)
-        return build(spec, out, tell, check)
+        job = build(spec, out, tell, check)
+        return job if profile is None else add_tolerance(out, profile)
 
     if isinstance(source, JobSpec):
         return build_it(source)

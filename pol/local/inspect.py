@@ -29,6 +29,8 @@ class JobSummary(Readable):
     - ``nodes``: the number of operations of each program.
     - ``update``: the kind of update, ``closing``, ``difference`` or ``coded``.
     - ``update_bytes`` and ``full_update_bytes``: the size of an update, and the size that it would have in FP32.
+    - ``precision``: the format of products in hardware arithmetic, if the job consents to it; else empty.
+    - ``thresholds``: the number of tensors and metrics for which the job has thresholds.
     - ``memory_bytes``: the memory of a process that trains, replays or aggregates, without its libraries.
 
     Example::
@@ -69,6 +71,8 @@ class JobSummary(Readable):
     global_root: str
     local_root: str
     data_root: str
+    precision: str = ""
+    thresholds: int = 0
 
 
 def inspect_job(job: Job) -> JobSummary:
@@ -119,6 +123,8 @@ def inspect_job(job: Job) -> JobSummary:
         global_root=document.global_root.hex(),
         local_root=document.local_root.hex(),
         data_root=document.data_root.hex(),
+        precision="" if document.tolerance is None else document.tolerance.precision,
+        thresholds=0 if document.tolerance is None else len(document.tolerance.thresholds),
     )
 
 

@@ -14,7 +14,9 @@ from domain import codec
 from domain.readable import Readable, Shown
 from pol.errors import ExecutionError, JobError, Stopped
 from pol.executor.backend import backend
+from pol.executor.interface import Backend
 from pol.executor.names import DEFAULT_ENGINE, Engine
+from pol.executor.segment_backend import segment_backend
 from pol.job.checkpoint import MODEL_FILE, Position, position_after, write_training
 from pol.job.cost import memory_size
 from pol.job.load import LoadedJob, load_job, verify_job
@@ -95,6 +97,7 @@ def run_locally(
     keep_states: bool = False,
     executor: str = LOCAL,
     machines: Machines = 1,
+    hardware: bool = False,
 ) -> LocalRun:
     """Train a job on this machine, one slot after another. The result is the same as on a network.
 
@@ -108,6 +111,9 @@ def run_locally(
     included. ``machines=(2, 4)`` are two stages of the model, in
     each of which four machines divide the rows of a batch. With both ``executor`` and ``machines``, the machines are
     nodes of the cluster.
+
+    If ``hardware`` is true, steps are computed as in a leg of the tier ``tolerance``, if the job consents to it. The
+    bits of the result then depend on this machine.
 
     Raises Stopped if a step, an update or a round has no result; on a network, the job stops at the same place.
     Raises ExecutionError if the job needs more memory than ``engine`` may use.
@@ -127,6 +133,7 @@ def run_locally(
     # On several machines no process has a whole state: states stay on disk.
     loaded = verify_job(directory) if is_together else load_job(directory)
     job, runner = loaded.job, backend(engine)
+    segments = _in_hardware(loaded, engine, is_alone=not is_together and executor == LOCAL) if hardware else None
     needed = memory_size(job.document)
     if engine.memory and needed > engine.memory and not is_together:
         raise ExecutionError("memory", f"the job needs {needed} bytes of memory, but may use only {engine.memory}")
@@ -159,7 +166,7 @@ def run_locally(
         start = start_here if executor == LOCAL else start_on(executor)
         training = training_together(machines, directory, loaded, engine, keep, on_progress, start=start)
     elif executor == LOCAL:
-        training = nullcontext(Training(train_here(loaded, runner, keep, on_progress), aggregating))
+        training = nullcontext(Training(train_here(loaded, runner, keep, on_progress, segments), aggregating))
     else:
         training = training_elsewhere(executor, directory, loaded, engine, on_progress, aggregating)
     with training as computing:
@@ -198,6 +205,18 @@ def run_locally(
         trace=None,
     )
     return finished if out is None else _saved(finished, loaded, trace, out)
+
+
+def _in_hardware(loaded: LoadedJob, engine: Engine, *, is_alone: bool) -> Backend:
+    """Return what computes steps in hardware arithmetic, if the job consents to it and one machine trains it."""
+    if not is_alone:
+        remedy = "leave out --hardware (hardware=), or --machines and --executor (machines=, executor=)"
+        raise JobError("hardware", "only one machine computes in hardware arithmetic", remedy)
+    document = loaded.job.document
+    if document.tolerance is None:
+        remedy = "build it with a profile (--tolerance, or tolerance=), or leave out --hardware (hardware=)"
+        raise JobError("hardware", "the job does not consent to hardware arithmetic", remedy)
+    return segment_backend(document, engine, hardware=True)
 
 
 def _opening(loaded: LoadedJob) -> Iterator[State]:

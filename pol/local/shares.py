@@ -66,9 +66,16 @@ def aggregating_here(loaded: LoadedJob, executor: Backend) -> Aggregate:
     return aggregated
 
 
-def train_here(loaded: LoadedJob, executor: Backend, keep: Keep | None, observe: Observe | None) -> TrainRound:
+def train_here(
+    loaded: LoadedJob,
+    executor: Backend,
+    keep: Keep | None,
+    observe: Observe | None,
+    segment_backend: Backend | None = None,
+) -> TrainRound:
     """Return the function that trains a round in this process.
 
+    ``segment_backend`` runs the steps, if it is given, and ``executor`` the updates.
     ``keep`` receives each boundary with its states. ``observe`` is called after each step.
     """
 
@@ -81,7 +88,16 @@ def train_here(loaded: LoadedJob, executor: Backend, keep: Keep | None, observe:
 
             part = RoundSlot(round, slot)
             try:
-                share = train_share(loaded, part, opening, local, backend=executor, on_boundary=keep, on_step=on_step)
+                share = train_share(
+                    loaded,
+                    part,
+                    opening,
+                    local,
+                    backend=executor,
+                    on_boundary=keep,
+                    on_step=on_step,
+                    segment_backend=segment_backend,
+                )
             except Stopped as stop:
                 raise stop.within(f"slot {slot}") from None
             yield SlotResult(

@@ -16,19 +16,22 @@ from typing import TypeVar
 from domain.legs.reasons import LegEnd
 from domain.market.records import JobTerms
 from host import sandbox
-from pol.errors import JobError, Stopped
+from pol.errors import ExecutionError, JobError, Stopped
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
 from pol.executor.names import Engine
+from pol.executor.segment_backend import segment_backend
 from pol.job.cost import memory_size
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job, verify_job
 from pol.machines.form import GroupSpec
 from pol.machines.parts import plan_of
+from pol.replay.distances import SegmentEnd, distances
+from pol.rules.tolerance import first_outside
 from pol.split.costs import cost_of
 from pol.work.executor import PoolError
 from pol.work.records import RoundSlot
-from pol.work.segments import SlotState, advance, first_state, run_segment, slot_state
+from pol.work.segments import SlotState, advance, first_state, run_segment, run_steps, slot_state
 from pol.work.speed import core_speed
 from pol.work.train import aggregate, share_update
 from pol.work.trials import Trial, TrialTimes
@@ -47,7 +50,8 @@ class TrialRequest:
     """A request to try a payload under the terms of its order.
 
     One segment of ``slot`` is tried, and the first step of every other slot in ``slots``. ``memory`` is the
-    memory of a device in bytes, or 0 for no limit.
+    memory of a device in bytes, or 0 for no limit. ``hardware`` says whether the tier of the leg has hardware
+    arithmetic.
     """
 
     directory: Path
@@ -56,6 +60,7 @@ class TrialRequest:
     slots: range
     memory: int
     engine: Engine
+    hardware: bool = False
 
 
 def try_payload(request: TrialRequest) -> Trial:
@@ -71,9 +76,48 @@ def try_payload(request: TrialRequest) -> Trial:
             trial = _compared(loaded, request, "the job needs", memory_size(loaded.job.document))
             if trial.terms != request.terms or trial.decline:
                 return trial
-            return Trial(terms=trial.terms, times=try_job(loaded, request.slot, request.slots, executor))
+            if not request.hardware or loaded.job.document.tolerance is None:
+                return Trial(terms=trial.terms, times=try_job(loaded, request.slot, request.slots, executor))
+            return _try_in_hardware(loaded, request, executor)
 
     return guarded(run)
+
+
+def _try_in_hardware(loaded: LoadedJob, request: TrialRequest, backend: Backend) -> Trial:
+    """Try a job whose segments are trained in hardware arithmetic.
+
+    It is declined if this machine has not its precision. It is declined also if its thresholds reject an honest
+    machine that sums in another order: providers and validators would lose their bonds for right work.
+    """
+    terms = order_terms(loaded.job)
+    # The process of a trial may start no threads.
+    engine = replace(request.engine, threads=1)
+    try:
+        here, there = (
+            segment_backend(loaded.job.document, engine, request.hardware, other=other) for other in (False, True)
+        )
+    except ExecutionError as error:
+        text = f"this machine cannot train the job: {error}"
+        return Trial(terms=terms, decline=LegEnd.DECLINED_BY_CHOICE, text=text)
+    times = try_job(loaded, request.slot, request.slots, backend, here)
+    outside = _first_rejected(loaded, request.slot, here, there)
+    if outside:
+        text = f"the job's thresholds reject an honest machine that sums in another order: {outside} is outside"
+        return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
+    return Trial(terms=terms, times=times)
+
+
+def _first_rejected(loaded: LoadedJob, slot: int, here: Backend, there: Backend) -> str:
+    """Return the first tensor of a slot's first segment that is outside the job's thresholds; empty if none is."""
+    document = loaded.job.document
+    assert document.tolerance is not None, "only such jobs are tried in hardware arithmetic"
+    start = first_state(loaded, slot, slot_state(loaded, loaded.global_state, loaded.local_state))
+
+    def end(states: SlotState, metrics: tuple[int, ...]) -> SegmentEnd:
+        return SegmentEnd(states.global_state, states.local_state, dict(zip(document.metrics, metrics, strict=False)))
+
+    reference, other = (end(*run_steps(loaded, RoundSlot(0, slot), 0, start, executor)) for executor in (here, there))
+    return first_outside(distances(end(start, ()), reference, other), document.tolerance.by_name) or ""
 
 
 def guarded(run: Callable[[], Trial]) -> Trial:
@@ -125,12 +169,14 @@ def measure_core(engine: Engine) -> int:
     return core_speed(backend(engine))
 
 
-def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> TrialTimes:
+def try_job(
+    loaded: LoadedJob, slot: int, slots: range, backend: Backend, segments: Backend | None = None
+) -> TrialTimes:
     """Return the times of a trial: the first segment of ``slot`` in round 0, its update, and an aggregation.
 
-    The aggregation uses the update of that segment in place of every slot's update. The first step of every other slot
-    in ``slots`` is also run, but not timed. Raises Stopped if the segment, a step, the update or the aggregation has no
-    result.
+    Steps are computed by ``segments``, if it is given, and all else by ``backend``. The aggregation uses the update of
+    that segment in place of every slot's update. The first step of every other slot in ``slots`` is also run, but not
+    timed. Raises Stopped if the segment, a step, the update or the aggregation has no result.
     """
     speed = core_speed(backend)
     start = slot_state(loaded, loaded.global_state, loaded.local_state)
@@ -140,12 +186,12 @@ def try_job(loaded: LoadedJob, slot: int, slots: range, backend: Backend) -> Tri
         _ = state.root
 
     def segment() -> SlotState:
-        return run_segment(loaded, RoundSlot(0, slot), 0, start, backend, hash_state)[0]
+        return run_segment(loaded, RoundSlot(0, slot), 0, start, segments or backend, hash_state)[0]
 
     end, segment_time = shortest(segment)
     for other in slots:
         if other != slot:
-            _try_step(loaded, other, start, backend)
+            _try_step(loaded, other, start, segments or backend)
     return replace(_try_ends(loaded, end, backend), segment=segment_time, speed=speed)
 
 

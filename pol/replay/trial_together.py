@@ -30,6 +30,10 @@ def try_together(pool: GroupPool, request: TrialRequest, ends: float, stop: Even
 
 
 def _try(pool: GroupPool, request: TrialRequest, ends: float, stop: Event) -> Trial:
+    if request.hardware:
+        # Segments in hardware arithmetic are computed by one machine.
+        alone: Trial = pool.ask(try_payload, request, timeout=ends - time.monotonic())
+        return alone
     with pool.group(request.directory, try_payload.__name__, lambda _: False, ends, stop) as group:
         found: Trial = pool.ask(check_payload, request, group.spec, timeout=ends - time.monotonic())
         if found.terms != request.terms or found.decline:

@@ -35,9 +35,11 @@ def train_share(
     on_boundary: Callable[[Boundary, State, State], None] | None = None,
     on_step: Callable[[int, float], None] | None = None,
     cancelled: Callable[[], bool] | None = None,
+    segment_backend: Backend | None = None,
 ) -> TrainedShare:
     """Train a share, from the global state at the end of the previous round and from the slot's local state.
 
+    ``segment_backend`` runs the steps, if it is given, and ``backend`` the update.
     ``on_boundary`` receives every boundary with its global and local state, which are valid only during the call.
     ``on_step`` receives the number and the loss of each step. ``cancelled`` is called before each step; if it returns
     True, the training ends with Cancelled.
@@ -58,7 +60,7 @@ def train_share(
     zero = _at_opening(loaded, part, start)
     reached(zero, start.global_state, start.local_state)
     segments = range(loaded.job.document.share_segments)
-    end = _go_on(loaded, part, segments, start, backend, reached, on_step, cancelled, AtOnce())
+    end = _go_on(loaded, part, segments, start, segment_backend or backend, reached, on_step, cancelled, AtOnce())
     result = share_update(loaded, opening, end, backend)
     return TrainedShare(
         boundaries=tuple(boundaries),

@@ -31,7 +31,7 @@ from pol.executor.names import Engine
 from pol.replay.trial import TrialRequest, try_payload
 from pol.rules.delivery import is_well_formed
 from pol.rules.handover import HandoverId
-from pol.rules.tiers.table import tier_named
+from pol.rules.tiers.table import tier_named, tier_of
 from pol.state.layout import MAX_HEADER, parse_header
 from pol.state.merge import merged_pieces
 from pol.work.aggregation import root_of_parts
@@ -178,6 +178,7 @@ class Performer:
             slots=leg.served_slots,
             memory=self._memory_of(leg),
             engine=self.engine,
+            hardware=tier_of(leg).hardware,
         )
         # Computed only now, because this trial may have waited for others.
         seconds = min(action.ends - self.clock(), trial_seconds(terms, leg.slot_speed, self.starts))

@@ -1,6 +1,6 @@
 """Ordering: what is signed and locked, what is refused before, and the order's secret found again from the key."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar, cast
@@ -19,7 +19,9 @@ from consumer.submit import (
     quote,
     recover_secret,
     submit,
+    with_job_tiers,
 )
+from consumer.tiers import compare_tiers
 from consumer.words import explain
 from domain.amount import MONEY_MAX, price_ceil
 from domain.errors import BAD_PROOF, Refusal
@@ -42,11 +44,14 @@ from domain.registry.records import Validator
 from link.handover import order_secret, public_point
 from pol.job.cost import memory_size
 from pol.job.document import Job, order_terms
+from pol.job.tolerance import Tolerance
 from pol.rules.commitment import possession_sign_bytes
 from pol.rules.fees import compute_round_cost
 from pol.rules.panels import audit_floor, promised_ms
 from pol.rules.replicas import replica_id
 from pol.rules.schedule import share_work, total_work
+from pol.rules.tiers.exact import EXACT
+from tests.support.four_bytes import registered
 from tests.unit.compute_provider import support as s
 from tests.unit.pol.mlp import write_mlp_job
 from wire.keys import Key, verify
@@ -400,3 +405,64 @@ def test_a_quote_comes_to_what_the_chain_takes_for_all_rounds(job: Job, audit_bp
     # Each round is rounded down, the whole up.
     assert 0 <= found.cost - cost <= found.terms.rounds
     assert found.audits < found.cost
+
+
+# Tiers in hardware arithmetic
+
+
+@pytest.fixture
+def hardware() -> Iterator[None]:
+    with registered(replace(EXACT, name="hardware", hardware=True)):
+        yield
+
+
+def with_thresholds(job: Job) -> Job:
+    return replace(job, document=replace(job.document, tolerance=Tolerance(precision="fp32", thresholds=())))
+
+
+def in_tiers(*tiers: str) -> Request:
+    return replace(request(), conditions=replace(request().conditions, tiers=tiers))
+
+
+@pytest.mark.usefixtures("hardware")
+def test_a_job_without_thresholds_is_not_ordered_in_hardware_arithmetic(job: Job) -> None:
+    node = Node(sequence=1)
+    sender = Sender(node, [opened(s.ORDER_ID)])
+    for ask in (
+        lambda: submit(node, sender, KEY, job, in_tiers("hardware")),
+        lambda: quote(node, job, in_tiers("hardware")),
+    ):
+        with pytest.raises(ConsumerError) as caught:
+            ask()
+        assert caught.value.field == "tiers"
+        assert "--tolerance" in caught.value.remedy
+        assert "tolerance=" in caught.value.remedy
+    assert not sender.sent
+    submit(node, sender, KEY, with_thresholds(job), in_tiers("hardware"))
+    (message,) = sender.sent
+    assert isinstance(message, MsgSubmitOrder)
+    assert message.conditions.tiers == ("hardware",)
+
+
+@pytest.mark.usefixtures("hardware")
+def test_of_several_tiers_the_others_are_ordered_and_a_line_says_so(job: Job, tmp_path: Path) -> None:
+    node = Node(sequence=1)
+    sender = Sender(node, [opened(s.ORDER_ID)])
+    submit(node, sender, KEY, job, in_tiers("hardware", "exact"))
+    (message,) = sender.sent
+    assert isinstance(message, MsgSubmitOrder)
+    assert message.conditions.tiers == ("exact",)
+    quote(node, job, in_tiers("hardware", "exact"))
+    assert {asked.conditions.tiers for asked in node.simulated} == {("exact",)}
+    assert with_job_tiers(job, in_tiers("exact")).conditions.tiers == ("exact",)
+    assert with_job_tiers(with_thresholds(job), in_tiers("hardware", "exact")).conditions.tiers == ("hardware", "exact")
+
+
+@pytest.mark.usefixtures("hardware")
+def test_the_comparison_of_tiers_says_why_one_does_not_serve_the_job(job: Job) -> None:
+    node = Node(sequence=1)
+    # The tier `replicated` needs auditors beside two winners.
+    node.validators += (validator("v4"),)
+    why = {each.tier: each.why_not for each in compare_tiers(node, job, request())}
+    assert "no thresholds" in why["hardware"]
+    assert "no thresholds" not in why["exact"]

@@ -1,6 +1,7 @@
 """A validator tries a job before it accepts: real jobs in the real pool, and what their times mean for an order."""
 
-from collections.abc import Iterator
+import shutil
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
 from threading import Event
@@ -14,14 +15,24 @@ from domain.market.queries import BidsRequest, BidsResponse
 from domain.market.records import Bid, Offer
 from link import types as t
 from link.blobs import BlobStore
+from pol.executor.hardware import Hardware
+from pol.executor.hardware_backend import hardware_backend
+from pol.executor.interface import Backend
 from pol.executor.names import Engine
 from pol.job.document import order_terms
-from pol.job.load import load_job
+from pol.job.load import load_document, load_job
+from pol.job.tolerance import Tolerance
+from pol.replay import trial as module
+from pol.replay.trial import TrialRequest, try_payload
 from pol.rules.panels import verify_seconds
+from pol.rules.tiers.exact import EXACT
+from pol.rules.tolerance import BF16, FP32, LEAST_LARGEST, LEAST_MEAN
 from pol.work.executor import PoolClosed
 from pol.work.pool import ReplayPool
 from pol.work.replayer import ExecutorReplayer
 from pol.work.trials import Trial, TrialTimes
+from tests.support.four_bytes import registered
+from tests.support.tolerant import rewrite, tolerant
 from tests.unit.pol.odd_jobs import (
     SLOTS,
     Change,
@@ -34,6 +45,7 @@ from tests.unit.pol.odd_jobs import (
 )
 from tests.unit.validator.support import ME, ORDER_ID, leg, order
 from tests.unit.validator.support import TERMS as SMALL
+from tests.unit.validator.trained import JOB
 from validator.decide import actions as do
 from validator.decide.receive import job_tried, payload_complete, payload_offered
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, new_order
@@ -128,6 +140,68 @@ def trials(tmp_path: Path) -> Iterator[Trials]:
 
 def declined(reason: LegEnd) -> tuple[PayloadStage, int]:
     return PayloadStage.BAD, reason
+
+
+# Jobs in hardware arithmetic
+
+
+@pytest.fixture(scope="module")
+def tolerant_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tolerant(JOB, tmp_path_factory.mktemp("tolerant") / "job")
+
+
+def rewritten(job: Path, to: Path, change: Callable[[Tolerance], Tolerance]) -> Path:
+    """Return a copy of a job with another part ``tolerance``."""
+    shutil.copytree(job, to)
+    document = load_document(to).document
+    assert document.tolerance is not None
+    rewrite(to, replace(document, tolerance=change(document.tolerance)))
+    return to
+
+
+def tightest(tolerance: Tolerance) -> Tolerance:
+    """Return the tightest thresholds that a job may have."""
+    rows = tolerance.thresholds
+    return replace(tolerance, thresholds=tuple(replace(row, largest=LEAST_LARGEST, mean=LEAST_MEAN) for row in rows))
+
+
+def in_tier(trials: Trials, job: Path, tier: str) -> LocalOrder:
+    with registered(replace(EXACT, name="hardware", hardware=True)):
+        return trials.perform(trials.payload(job, assigned={"tier": tier}))
+
+
+def test_a_job_with_thresholds_is_accepted_in_every_tier(trials: Trials, tolerant_job: Path) -> None:
+    for tier in ("exact", "hardware"):
+        assert in_tier(trials, tolerant_job, tier).payload.stage is PayloadStage.LOADED
+    assert in_tier(trials, JOB, "hardware").payload.stage is PayloadStage.LOADED
+
+
+def test_a_precision_that_this_machine_lacks_is_declined(trials: Trials, tolerant_job: Path) -> None:
+    job = rewritten(tolerant_job, trials.folder / "tf32", lambda part: replace(part, precision="tf32"))
+    payload = in_tier(trials, job, "hardware").payload
+    assert (payload.stage, payload.decline) == declined(LegEnd.DECLINED_BY_CHOICE)
+    assert in_tier(trials, job, "exact").payload.stage is PayloadStage.LOADED
+
+
+def test_thresholds_that_reject_another_machine_are_declined(
+    tolerant_job: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A consumer could otherwise order work for which honest providers and validators lose their bonds."""
+    job = rewritten(tolerant_job, tmp_path / "tight", tightest)
+    document = load_document(job).document
+    asked = TrialRequest(
+        job, order_terms(load_document(job)), 0, range(document.slots), 0, Engine("numpy"), hardware=True
+    )
+    assert try_payload(asked).decline == 0
+
+    def farther(*_: object, other: bool = False, **__: object) -> Backend:
+        return hardware_backend(Hardware(BF16 if other else FP32, threads=1))
+
+    monkeypatch.setattr(module, "segment_backend", farther)
+    found = try_payload(asked)
+    assert found.decline == LegEnd.DECLINED_BAD_JOB
+    assert "reject an honest machine that sums in another order: " in found.text
+    assert try_payload(replace(asked, hardware=False)).decline == 0
 
 
 # Real jobs

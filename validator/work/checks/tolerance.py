@@ -5,6 +5,7 @@ without the part ``tolerance`` is computed exactly, and has no tolerance: its en
 """
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -176,8 +177,11 @@ def _keep(files: StateFiles, states: SlotState) -> None:
 
 @lru_cache(maxsize=2)
 def _backend(directory: Path, engine: Engine) -> Backend:
-    """Return what computes the segments of a job. It is cached, because it keeps the programs that it compiled."""
-    return segment_backend(job_in(directory).job.document, engine, hardware=True)
+    """Return what computes the segments of a job. It is cached, because it keeps the programs that it compiled.
+
+    A process of the pool may start no threads, and torch would end it with an error that names no cause.
+    """
+    return segment_backend(job_in(directory).job.document, replace(engine, threads=1), hardware=True)
 
 
 TOLERANCE_CHECKS = Checks(

@@ -11,6 +11,8 @@ from pol.replay.controls import HardwareControl, find_controls
 from pol.rules.tolerance import PARTS
 from tests.unit.assay.support import assay
 
+ROOT = Path(__file__).parents[4]
+
 
 @pytest.fixture
 def two_controls(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -67,3 +69,33 @@ def test_a_file_that_is_no_profile(made: Path, tmp_path: Path) -> None:
     assert "cannot be opened" in assay("job", "calibrate", made, "--check", file).refusal
     file.write_text("{}")
     assert "version" in assay("job", "calibrate", made, "--check", file).refusal
+
+
+@pytest.mark.usefixtures("two_controls")
+def test_a_job_is_built_inspected_and_trained_with_its_profile(tmp_path: Path) -> None:
+    file, job, other = ROOT / "examples" / "tiny.py", tmp_path / "job", tmp_path / "other"
+    assay("job", "build", file, "-o", job)
+    before = assay("job", "inspect", job, "--output", "json").json
+    assert before["precision"] == ""
+    assert "in the tier tolerance" not in assay("job", "inspect", job).out
+    assay("job", "calibrate", job, "--segments", "2")
+    refused = assay("job", "run", job, "--hardware")
+    assert "does not consent to hardware arithmetic" in refused.refusal
+    profile = job / "profile.json"
+    value = assay("job", "build", file, "--tolerance", profile, "-o", job, "--output", "json").json
+    assert value["precision"] == "fp32"
+    assert value["thresholds"] == len(json.loads(profile.read_text())["tensors"])
+    assert value["id"] != before["id"]
+    assert f"fp32, {value['thresholds']} thresholds" in assay("job", "inspect", job).out
+    ran = assay("job", "run", job, "--rounds", "1", "--hardware")
+    assert ran.code == 0
+    assert "other machines have other bits" in ran.err
+    assert assay("job", "calibrate", job, "--segments", "1", "--check", profile).code in (0, 1)
+
+    text = file.read_text().replace('name="tiny"', 'name="another"')
+    assert text != file.read_text()
+    (tmp_path / "another.py").write_text(text)
+    refused = assay("job", "build", tmp_path / "another.py", "--tolerance", profile, "-o", other)
+    assert refused.refusal.startswith("job: ")
+    assert "assay job calibrate" in refused.err
+    assert not other.exists()
