@@ -305,17 +305,17 @@ def _get_result(ctx: Context, closed: Round) -> Result:
 
 def _find_differing(ctx: Context, results: dict[bytes, Result]) -> Iterator[tuple[int, tuple[bytes, ...]]]:
     """Yield the replicas that started from the same states and whose shares differ, with the first slot in which they
-    do. Replicas whose departures are known are left out.
+    do. Replicas whose departures are known are left out, and so are those whose comparison is over: another replica
+    can still close the round with shares that providers included before its roots were public.
     """
-    for name, result in results.items():
-        others = [other for known, other in results.items() if known != name]
+    able = {name: result for name, result in results.items() if COMPARING.has(ctx.store, *result.closed.key)}
+    for name, result in able.items():
+        others = [other for known, other in able.items() if known != name]
         is_known = any(True for _ in DEPARTURES.keys(ctx.store, *result.closed.key))
         if is_known or confirm(result, others) is not False:
             continue
         group = {
-            known: other
-            for known, other in results.items()
-            if not other.closed.late and other.opening == result.opening
+            known: other for known, other in able.items() if not other.closed.late and other.opening == result.opening
         }
         slot = find_slot(list(group.values()))
         if slot is not None:

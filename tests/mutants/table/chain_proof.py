@@ -1109,6 +1109,14 @@ MUTANTS = (
         (_REPLICAS,),
     ),
     Mutant(
+        "decided-round-shows-trace",
+        "a round whose comparison is over has to show its trace, too",
+        "chain/state_machine/proof/replicas.py",
+        "for name, result in results.items() if COMPARING.has(ctx.store, *result.closed.key)}",
+        "for name, result in results.items()}",
+        (f"{_REPLICAS}::test_a_round_whose_comparison_is_over_shows_no_trace",),
+    ),
+    Mutant(
         "waiting-leg-fails",
         "a leg whose shares are committed fails while it waits for another replica",
         "chain/state_machine/proof/replicas.py",

@@ -23,6 +23,7 @@ from pol.rules.commitment import leaf_hashes
 from pol.rules.replicas import replica_id
 from tests.support.chain_market import CONSUMER, PRICE, Market, Trace, bid, make_terms, submit
 from tests.support.delivered import DeliveryMarket, spoil
+from tests.support.included import TASK_SECONDS, InclusionMarket, sign_task
 
 TIERS = ("replicated",)
 
@@ -431,6 +432,41 @@ def test_a_validator_that_does_not_show_its_trace_is_at_fault() -> None:
     market.chain.pass_time(market.order(honest).window + 2)
     assert market.round(honest, 0).verified
     assert is_nothing_left(market)
+
+
+@pytest.mark.parametrize(("last", "outcome"), [("right", Comparison.CONFIRMED), ("other", Comparison.DIFFERENT)])
+def test_a_round_whose_comparison_is_over_shows_no_trace(last: str, outcome: Comparison) -> None:
+    """Shares that a provider included in time are not late, whenever their validator commits to them."""
+    market = make_market("v0", "v1", kind=InclusionMarket)
+    assert isinstance(market, InclusionMarket)
+    first, second = sorted(ids(market.submit(ordered())), key=lambda name: market.leg(name).validator)
+    for order_id in (first, second):
+        market.accept(order_id)
+    traces = [market.delivered_trace(first, slot) for slot in range(2)]
+    market.commit(first, *traces)
+    included = [market.delivered_trace(second, slot, work) for slot, work in enumerate(("right", last))]
+    until = market.chain.clock + TASK_SECONDS
+    for trace in included:
+        claim = trace.claim
+        signature = sign_task(claim.key, claim.provider, until, by="v1", multiple=claim.multiple, cover=claim.cover)
+        market.chain.ok(market.include(trace, deadline=until, task_signature=signature))
+    sent = market.send(first, traces[0])
+    market.chain.ok(market.receipt(sent))
+    market.chain.ok(market.show_key(sent))
+    close(market, first)
+    market.chain.block()
+    assert outcomes(market) == [Comparison.ALONE]
+    audit(market, first)
+    market.commit(second, *included)
+    assert not any(share.late for share in market.shares(second))
+    close(market, second)
+    market.chain.pass_time(market.order(second).params.stage_base + 2)
+    assert outcomes(market) == [Comparison.ALONE, outcome]
+    assert market.chain.seen("trace.wanted") == []
+    assert market.chain.seen("trace.missing") == []
+    assert not market.round(first, 0).void
+    if outcome is Comparison.DIFFERENT:
+        assert market.wait_stage(second).seats
 
 
 def run_long() -> tuple[Market, list[bytes], int]:
