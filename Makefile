@@ -47,7 +47,7 @@ nightly: packages ## what is too long for that: demos of other jobs and without 
 	@.venv/bin/python -m tests.same_bits --all
 	@.venv/bin/python -m tests.same_bits --machines 1,2,3,4
 	@.venv/bin/python -m tests.faults
-	@.venv/bin/python -m tests.operations
+	@.venv/bin/python -m tests.operations --every-kind
 	@.venv/bin/python -m tests.simulator --seeds 100 --coalitions 20 --jobs 2
 	@.venv/bin/python -m tests.mutants
 

@@ -34,6 +34,7 @@ from pol.rules.attest import answer_commitment
 from pol.rules.commitment import leaf_hashes
 from pol.rules.disputes import challenge_commitment
 from pol.rules.states import is_fetched
+from tests.operations.governance import Governance
 from tests.support.chain_harness import CHAIN_ID, COINS
 from tests.support.chain_market import Trace, digest
 from tests.support.delivered import Content, Sent, leaves_of, spoil
@@ -46,8 +47,10 @@ DELIVERED = 0.5
 """Part of the shares that have a content, which can be delivered."""
 SPOILT = 0.3
 """Part of the deliveries that are noise."""
-STOPS = 0.05
+STOPS = 0.1
 """Chance in a block that a validator stops a leg that has a verified round."""
+FAILING = 0.2
+"""Part of the orders whose legs stop as soon as their first round is verified, so that a part waits for an answer."""
 ATTESTS = 0.2
 """Chance in a block that an account asks for a credential."""
 POLICY_NAME = "tpm"
@@ -113,7 +116,8 @@ class Life:
         self.kept: list[Kept] = []
         self._openings: list[tuple[MsgChallenge, MsgOpenChallenge]] = []
         self._bonded = False
-        self.is_calm = False  # all train rightly, and few challenge
+        self.is_calm = False  # all train rightly and stay, and few challenge
+        self.governance = Governance(market, consumers, POLICY, dice)
         # As if a vote had added it. Random proposals rarely have a policy that evidence could fit.
         market.chain.change(_add_policy)
 
@@ -129,6 +133,16 @@ class Life:
             Kept(trace, spoil(sent, market.content(order_id, slot, work)) if is_spoilt else sent, is_spoilt)
         )
         return trace
+
+    def is_failing(self, leg: Leg) -> bool:
+        """Return whether a leg waits until its first round is verified, and then stops."""
+        fate = Random(f"fate of {leg.order_id.hex()}").random()
+        return fate < FAILING and leg.state is LegState.RUNNING and leg.round > leg.first_round
+
+    def stop(self, leg: Leg) -> Message | None:
+        """Return the message that stops a failing leg; None before its first round is verified."""
+        is_verified = any(closed.verified for closed in self.market.all_of(leg.order_id).rounds_of(leg.number))
+        return MsgStopOrder(leg.validator, leg.order_id, leg.number) if is_verified else None
 
     def messages(self) -> list[Message]:
         """Return some of the messages that orders could have now."""
@@ -151,7 +165,7 @@ class Life:
                 )
                 for make in makers:
                     found += make(of_order)
-        return [*found, *self._witnesses(), *self._attests()]
+        return [*found, *self._witnesses(), *self._attests(), *self.governance.messages()]
 
     def _attests(self) -> Iterator[Message]:
         """Yield requests for credentials, what their seats owe, and releases."""
@@ -186,7 +200,7 @@ class Life:
     def _answers(self, found: OrderResponse) -> Iterator[Message]:
         """Yield answers about the states of failed legs whose part waits."""
         for leg in found.legs:
-            if leg.part and self.dice.random() < ODDS / 3:
+            if leg.part and self.dice.random() < ODDS:
                 yield MsgAckState(found.order.consumer, leg.order_id, leg.number, self.dice.random() < 0.5)
 
     def _some(self, items: Sequence[T]) -> Iterator[T]:
@@ -319,7 +333,8 @@ class Life:
         order, clock = found.order, self.market.chain.clock
         for panel in found.panels:
             if panel.awaits_appeal and clock < panel.appeal_until and self.dice.random() < ODDS:
-                name = self.dice.choice((order.consumer, *self.market.validators))
+                accused = [share.claim.provider for share in found.shares if share.claim.round == panel.round]
+                name = self.dice.choice((order.consumer, *self.market.validators, *accused))
                 yield MsgAppeal(name, order.id, panel.leg, panel.round, panel.dispute)
         leg = found.current
         if leg is None:

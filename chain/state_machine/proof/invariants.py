@@ -170,10 +170,11 @@ def check_queue(store: Overlay, rules: Running) -> None:
         subject = lot.subject.unpack(rules.draws[purpose.decode()].subject)
         ensure(subject.id == subject_id, "a lot has the key of another subject")
     lots_of = sorted((lot.group_id, lot.height, *key) for key, lot in lots)
-    marked = [
+    # The index orders purposes by length, too.
+    marked = sorted(
         (group_id, number_of(height), purpose, subject_id)
         for group_id, height, purpose, subject_id in WAITING_LOTS.keys(store)
-    ]
+    )
     ensure(lots_of == marked, "the index of lots is wrong")
     sizes = {group.id: group.waiting for group in LOT_GROUPS.scan(store)}
     ensure(sizes == Counter(group_id for group_id, *_ in marked), "a group of lots has a wrong count")

@@ -83,6 +83,8 @@ class World:
     """One market, and how likely its people are to do what they should."""
 
     MARKET = HandoverMarket
+    SIZES = (2, 4, 6, 8)
+    """Numbers of validators."""
 
     def __init__(self, seed: int, **changes: int) -> None:
         self.seed, self.random = seed, (random := Random(seed))
@@ -108,7 +110,7 @@ class World:
         self.params = self.params.replace(**changes)
         self.market = self.MARKET(
             self.params,
-            validators=random.choice((2, 4, 6, 8)),
+            validators=random.choice(self.SIZES),
             consumers=self.consumers,
             bidders=(),
             stake=random.choice((1_002_000, 2_000_000, 10**9)),
