@@ -81,13 +81,21 @@ class Finalized:
 
 
 @dataclass(frozen=True, slots=True)
+class _Uncommitted:
+    """The state of genesis and its tree, which are written together with block 1."""
+
+    changes: dict[bytes, bytes | None]
+    tree: smt.TreeUpdate
+
+
+@dataclass(frozen=True, slots=True)
 class _Base:
     """The state that the next block, CheckTx and queries start from: the last commit, or genesis if there is none."""
 
     head: ChainHead
     reader: Reader  # an overlay without changes, which caches decoded records for all readers
     snapshot: StoreSnapshot  # Until genesis is committed, it is older than ``reader``.
-    uncommitted: Overlay | None  # The state of genesis, which is written together with block 1.
+    uncommitted: _Uncommitted | None  # None after block 1.
     next: "_Next | None"  # None before InitChain.
 
 
@@ -177,16 +185,17 @@ class Application:
             check_names(genesis)
             overlay = Overlay(snapshot)
             validators = init_chain(overlay, genesis, time_ns, self._rulebook)
-            root = smt.update(self._storage.page, overlay.changes()).root
+            changes = overlay.changes()
+            tree = smt.update(self._storage.page, changes)
             head = ChainHead(
                 genesis.chain_id,
-                CommittedBlock(height=0, time_ns=time_ns, hash=b"", proposer=b"", app_hash=root),
+                CommittedBlock(height=0, time_ns=time_ns, hash=b"", proposer=b"", app_hash=tree.root),
                 1,
             )
             self._pending = None
-            self._rebase(self._make_base(head, overlay, snapshot, overlay))
+            self._rebase(self._make_base(head, overlay, snapshot, _Uncommitted(changes, tree)))
             self._warn_of_missing_rules()
-            return Started(validators, root)
+            return Started(validators, tree.root)
 
     def can_propose(self, proposer: bytes) -> bool:
         """Return whether this node can make the reveal that the next block needs if ``proposer`` proposes it.
@@ -303,9 +312,11 @@ class Application:
             if len(result.tx_results) != len(raws):
                 raise RuntimeError(f"{len(result.tx_results)} results for {len(raws)} transactions")
             changes = overlay.changes()
-            if base.uncommitted is not None:
-                changes = {**base.uncommitted.changes(), **changes}
-            tree = smt.update(self._storage.page, changes)
+            if base.uncommitted is None:
+                tree = smt.update(self._storage.page, changes)
+            else:
+                tree = smt.update_again(self._storage.page, base.uncommitted.tree, changes)
+                changes = {**base.uncommitted.changes, **changes}
             events = _numbered(result, base.head.next_event)
             info = CommittedBlock(
                 height=height,
@@ -356,7 +367,7 @@ class Application:
         head: ChainHead,
         reader: Overlay,
         snapshot: StoreSnapshot,
-        uncommitted: Overlay | None = None,
+        uncommitted: _Uncommitted | None = None,
     ) -> _Base:
         """Return the base of the next block; raise RulesMissing if this software lacks the rules of that block."""
         upcoming = None

@@ -35,6 +35,7 @@ from chain.app.tree_page import (
     NO_PAGE,
     SLOTS,
     Page,
+    decode_page,
     encode_page,
     settle,
 )
@@ -95,6 +96,23 @@ def update(read: PageReader, changes: Mapping[bytes, bytes | None]) -> TreeUpdat
     if top is not stored:
         batch.set("", top if top.occupied else None)
     return TreeUpdate(top.root, batch.pages, batch.upper)
+
+
+def update_again(read: PageReader, earlier: TreeUpdate, changes: Mapping[bytes, bytes | None]) -> TreeUpdate:
+    """Return the effect on the stored tree of ``earlier``, which is not stored yet, and then of ``changes``."""
+
+    def read_later(prefix: str) -> Page | None:
+        if prefix not in earlier.pages:
+            return read(prefix)
+        data = earlier.pages[prefix]
+        if data is None:
+            return None
+        return earlier.upper.get(prefix) or decode_page(data)
+
+    later = update(read_later, changes)
+    pages = {**earlier.pages, **later.pages}
+    upper = {**earlier.upper, **later.upper}
+    return TreeUpdate(later.root, pages, {prefix: page for prefix, page in upper.items() if pages[prefix] is not None})
 
 
 def _item(key: bytes, value: bytes | None) -> _Item:

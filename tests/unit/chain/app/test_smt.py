@@ -6,7 +6,7 @@ from random import Random
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from chain.app.smt import find_path, root_hash, update
+from chain.app.smt import find_path, root_hash, update, update_again
 from chain.app.tree_page import EMPTY, Page, decode_page
 
 Pairs = dict[bytes, bytes]
@@ -81,6 +81,26 @@ def test_every_batch_gives_the_naive_root_and_leaves_no_dead_page(
     fresh = Stored()
     fresh.apply(dict(pairs))
     assert tree.pages == fresh.pages
+
+
+@settings(max_examples=300, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(batches, st.dictionaries(keys, st.none() | st.binary(max_size=4), max_size=25))
+def test_a_batch_after_one_that_is_not_stored_gives_the_pages_of_both(
+    history: list[dict[bytes, bytes | None]], last: dict[bytes, bytes | None]
+) -> None:
+    """Pages that the second batch removes are neither written nor cached."""
+    *before, first = history or [{}]
+    tree, twin = Stored(), Stored()
+    for changes in before:
+        tree.apply(changes)
+        twin.apply(changes)
+    both = update_again(tree.read_cached, update(tree.read_cached, first), last)
+    twin.apply(first)
+    assert both.root == twin.apply(last)
+    pages = {**tree.pages, **both.pages}
+    assert {prefix: page for prefix, page in pages.items() if page is not None} == twin.pages
+    assert all(both.pages[prefix] is not None for prefix in both.upper)
+    assert {prefix: twin.upper[prefix] for prefix in both.upper} == both.upper
 
 
 @settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
