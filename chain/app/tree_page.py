@@ -146,7 +146,14 @@ def decode_page(data: bytes) -> Page:
     return Page(hashes=bytes(hashes), occupied=occupied, leaves=leaves, keys=keys, is_settled=False)
 
 
-@lru_cache(maxsize=4_096)
+def _offsets_of(first: int, bits: int) -> tuple[int, ...]:
+    return tuple(_HASH_BYTES * (SLOTS + first + bit) for bit in range(8) if bits >> bit & 1)
+
+
+_OFFSETS_OF_FIRST: Final = tuple(_offsets_of(0, bits) for bits in range(256))
+_OFFSETS_OF_LAST: Final = tuple(_offsets_of(8, bits) for bits in range(256))
+
+
 def _offsets(slots: int) -> tuple[int, ...]:
     """Return where the hashes of slots begin."""
-    return tuple(_HASH_BYTES * (SLOTS + slot) for slot in range(SLOTS) if slots >> slot & 1)
+    return _OFFSETS_OF_FIRST[slots & 255] + _OFFSETS_OF_LAST[slots >> 8]

@@ -60,16 +60,19 @@ class Overlay:
 
     def record(self, cls: type[T], key: bytes) -> T | None:
         """Return the record at ``key``, or None."""
-        value: Any = self._values.get(key, _MISSING)
+        overlay = self
+        value: Any = overlay._values.get(key, _MISSING)
+        while value is _MISSING and overlay._parent is not None:
+            overlay = overlay._parent
+            value = overlay._values.get(key, _MISSING)
         if value is _MISSING:
-            return self._record_below(cls, key)
+            return overlay._record_below(cls, key)
         if type(value) is bytes:
-            value = self._values[key] = decode(cls, value)
+            value = overlay._values[key] = decode(cls, value)
         return value  # type: ignore[no-any-return]
 
     def _record_below(self, cls: type[T], key: bytes) -> T | None:
-        if self._parent is not None:
-            return self._parent.record(cls, key)
+        """Return the record at ``key`` of a base that is no overlay."""
         value: Any = self._read.get(key, _MISSING)
         if value is _MISSING:
             data = self._base.get(key)
