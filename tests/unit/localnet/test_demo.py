@@ -26,10 +26,10 @@ def test_a_job_that_is_not_built_in_time_ends_the_demo_with_what_to_do(tmp_path:
     with Popen(command, stdout=PIPE, stderr=PIPE) as build:
         try:
             with pytest.raises(NetworkError) as caught:
-                Demo(tmp_path, lambda moment: None)._finish_build(network, build, 0.0)
+                Demo(tmp_path, lambda moment: None)._finish(network, build, "building the job", 0.0)
         finally:
             build.kill()
-    assert caught.value.reason == "the job was not built in 0 s"
+    assert caught.value.reason == "building the job took more than 0 s"
     assert "run the demo again" in caught.value.remedy
 
 

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from chain.app import application, smt
+from chain.app import smt
 from chain.app.application import AppConfig, Application, Finalized
 from chain.app.storage import Storage
 from domain.genesis import DENOM
@@ -78,7 +78,7 @@ def test_the_tree_of_genesis_is_made_once(monkeypatch: pytest.MonkeyPatch) -> No
         sizes.append(len(changes))
         return update(read, changes)
 
-    monkeypatch.setattr(application.smt, "update", count)
+    monkeypatch.setattr(smt, "update", count)
     storage = Storage.temporary()
     app = Application(storage, AppConfig())
     app.init_chain(genesis(), GENESIS_TIME_NS)
