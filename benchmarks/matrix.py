@@ -3,13 +3,15 @@
 Rows are the adversaries A1 to A33 (:mod:`tests.security.attacks`). Columns are alarms and Proof-of-Learning as
 baselines, each tier of the product with its draws, and a replay of every place as any party may do. A figure is the
 part of lots with which the claim is found. The lots are drawn after the claim, 200 for each figure. A replay is done
-once and serves all lots. The last rows have the honest claims that are rejected, and the steps that all parties of a
+once and serves all lots. In the column ``tolerance``, the same adversaries make claims of a twin of the job in hardware
+arithmetic. The last rows have the honest claims that are rejected, and the steps that all parties of a
 check run, as a part of the training.
 
-``--segments N`` replays N segments of honest runs under the hardware controls of ``tests/support/controls.py``.
+``--segments N`` replays N segments of honest runs under the hardware controls of ``tests/support/controls.py``, and as
+many under those of ``assay job calibrate``.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -21,6 +23,7 @@ from benchmarks.checkers.honest import honest_rows
 from benchmarks.checkers.products import product_rows
 from benchmarks.checkers.proof_of_learning import ProofOfLearning
 from benchmarks.checkers.rounding_log import rounding_rows
+from benchmarks.checkers.tolerant import Tolerant, make_twin, tolerant_rows
 from benchmarks.figures import Figures, Row
 from pol.rules.tiers.table import all_tiers, default_tier
 from pol.rules.tiers.tier import AnswerVerdict
@@ -38,12 +41,13 @@ MODELS: Mapping[str, Attack] = {f"A{attack.number}": attack for attack in ATTACK
 
 def checkers() -> tuple[Checker, ...]:
     """Return the columns."""
-    tiers = [Replicas(tier) if tier.replicates else Panels(tier) for tier in all_tiers()]
+    tiers = [Replicas(tier) if tier.replicates else Panels(tier) for tier in all_tiers() if not tier.hardware]
     return (
         Alarms(),
         ProofOfLearning("top-Q"),
         ProofOfLearning("uniform"),
         *tiers,
+        Tolerant(),
         Everything(default_tier()),
     )
 
@@ -90,8 +94,9 @@ def run(models: list[str] | None = None, segments: int = SEGMENTS) -> Figures:
     """Play some adversaries, or all by default, and replay ``segments`` honest segments under hardware controls."""
     with TemporaryDirectory(prefix="assay-matrix-") as folder:
         setting = make_setting(Path(folder), ROUNDS)
-        rows = list(played(setting, [MODELS[name] for name in models] if models else ATTACKS))
-        honest = list(honest_rows(setting, segments))
+        twin = make_twin(setting)
+        rows = list(played(setting, twin.setting, [MODELS[name] for name in models] if models else ATTACKS))
+        honest = [*honest_rows(setting, segments), *tolerant_rows(twin, segments)]
     whole = f"{default_tier().name}, all"
     missed = [each.case for each in rows if each.unit == "found" and each.columns.get(whole, 1.0) != 1.0]
     rejected = [each.case for each in honest if each.unit == "rejected" and each.value]
@@ -100,12 +105,26 @@ def run(models: list[str] | None = None, segments: int = SEGMENTS) -> Figures:
     return Figures(NAME, [*rows, *honest, *rounding_rows(), *product_rows()], notes, failed=bool(missed or rejected))
 
 
-def played(setting: Setting, attacks: "list[Attack] | tuple[Attack, ...]", count: int = LOTS) -> Iterator[Row]:
-    """Yield the row of each adversary, and the rows of an honest claim."""
+def played(
+    setting: Setting, twin: Setting, attacks: "list[Attack] | tuple[Attack, ...]", count: int = LOTS
+) -> Iterator[Row]:
+    """Yield the row of each adversary, and the rows of an honest claim.
+
+    ``twin`` is the setting of the column ``tolerance``.
+    """
     columns = checkers()
+
+    def cells_of(name: str, make: Callable[[Setting], Claim]) -> dict[str, Cell]:
+        claim, near = make(setting), make(twin)
+        return {
+            each.name: cell(each, twin, near, name, count)
+            if isinstance(each, Tolerant)
+            else cell(each, setting, claim, name, count)
+            for each in columns
+        }
+
     for attack in attacks:
-        claim = attack.claim(setting)
-        cells = {each.name: cell(each, setting, claim, str(attack), count) for each in columns}
+        cells = cells_of(str(attack), attack.claim)
         made = row(str(attack), cells)
         yield (
             made
@@ -116,7 +135,7 @@ def played(setting: Setting, attacks: "list[Attack] | tuple[Attack, ...]", count
     seats = {each.name: lazy if isinstance(each, (Panels, Replicas)) else None for each in columns}
     seats |= {each.name: 0.0 for each in columns if isinstance(each, ProofOfLearning)}
     yield Row("A26 lazy verifier: not paid for work", lazy, "of seats", columns=seats)
-    cells = {each.name: cell(each, setting, setting.honest, "honest", count) for each in columns}
+    cells = cells_of("honest", lambda each: each.honest)
     honest = row("honest claim: rejected", cells)
     yield Row(honest.case, honest.value, "rejected", columns=honest.columns, details=honest.details)
     costs = {column: each.cost for column, each in cells.items()}

@@ -316,8 +316,7 @@ def with_job_tiers(job: Job, request: Request) -> Request:
     if not left:
         raise ConsumerError(
             f"the tier {tiers[0]} compares results within thresholds, and the job has none",
-            "build the job with a profile (assay job build --tolerance PROFILE.json, or build_job(tolerance=)), or use"
-            ' another tier (--tier exact, or tiers=["exact"])',
+            "build the job with its profile (--tolerance, or tolerance=), or order it in another tier",
             field="tiers",
         )
     return replace(request, conditions=replace(request.conditions, tiers=left))

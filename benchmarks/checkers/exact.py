@@ -7,6 +7,7 @@ places, as any party may that has the states, with ``assay trace verify`` or bef
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import sha256
 from pathlib import Path
 
@@ -29,10 +30,12 @@ from pol.rules.lots import draw, seed
 from pol.rules.panels import ShareExtent, audit_floor, count_groups, segment_count
 from pol.rules.schedule import round_work, share_segments, total_work
 from pol.rules.tiers.tier import Tier
+from pol.rules.tolerance import TIER_NAME
 from pol.state.arrays import State
 from pol.state.canonical import encode_state, state_tree
 from pol.work.records import Boundary, RoundSlot
 from tests.security.setting import PROVIDER, SEGMENT, Checkpoint, Claim, ClaimedRound, Setting
+from validator.work.checks.check import Checks
 from validator.work.checks.table import checks_of
 from validator.work.requests import (
     AggregationAudit,
@@ -199,16 +202,22 @@ class Panels:
     def examine(self, setting: Setting, claim: Claim) -> Draw:
         """Return a function that judges a claim, given a beacon."""
 
-        def places(lot: bytes) -> Iterator[tuple[int, AuditPlace | int, int]]:
-            for round in range(setting.rounds):
-                beacon = sha256(lot + u32(round)).digest()
-                for segment in duty_places(setting, self.tier, round, beacon):
-                    yield round, segment, 1
-                for place in panel_places(setting, self.tier, round, beacon):
-                    if has_panel(setting, self.tier, round, beacon):
-                        yield round, place, PARAMS.auditors
+        return panel_draw(setting, claim, self, checks_of(self.tier.name))
 
-        return _examined(setting, claim, self.tier.name, places)
+    def places(self, setting: Setting, lot: bytes) -> Iterator[tuple[int, AuditPlace | int, int]]:
+        """Yield each drawn place with its round, and the number of parties that replay it."""
+        for round in range(setting.rounds):
+            beacon = sha256(lot + u32(round)).digest()
+            for segment in duty_places(setting, self.tier, round, beacon):
+                yield round, segment, 1
+            for place in panel_places(setting, self.tier, round, beacon):
+                if has_panel(setting, self.tier, round, beacon):
+                    yield round, place, PARAMS.auditors
+
+
+def panel_draw(setting: Setting, claim: Claim, panels: Panels, checks: Checks) -> Draw:
+    """Return a function that judges a claim at the places of panels by the checks of a tier."""
+    return _examined(setting, claim, checks, partial(panels.places, setting))
 
 
 @dataclass(frozen=True)
@@ -274,15 +283,15 @@ class Everything:
                 for kind in (AuditKind.UPDATE, AuditKind.AGGREGATION):
                     yield round, AuditPlace(kind=kind, slot=0, issue=0, segment=setting.segments), 1
 
-        return _examined(setting, claim, self.tier.name, places)
+        return _examined(setting, claim, checks_of(self.tier.name), places)
 
 
 Places = Callable[[bytes], Iterator[tuple[int, AuditPlace | int, int]]]
 
 
-def _examined(setting: Setting, claim: Claim, tier: str, places: Places) -> Draw:
+def _examined(setting: Setting, claim: Claim, checks: Checks, places: Places) -> Draw:
     ledger = Ledger(setting, claim, setting.files)
-    replayer = _Replayer(ledger, tier)
+    replayer = _Replayer(ledger, checks)
     first = ledger.fault()
 
     def judge(lot: bytes) -> Verdict:
@@ -302,8 +311,8 @@ def _examined(setting: Setting, claim: Claim, tier: str, places: Places) -> Draw
 class _Replayer:
     """Replays of places of one claim, each done once."""
 
-    def __init__(self, ledger: Ledger, tier: str) -> None:
-        self._ledger, self._checks = ledger, checks_of(tier)
+    def __init__(self, ledger: Ledger, checks: Checks) -> None:
+        self._ledger, self._checks = ledger, checks
         self._known: dict[tuple[int, AuditKind, int], str] = {}
 
     def check(self, round: int, place: AuditPlace | int) -> tuple[str, int]:
@@ -327,13 +336,21 @@ class _Replayer:
 
     def _segment(self, round: int, segment: int) -> str:
         ledger = self._ledger
-        start = ledger.opened(round, segment)
+        start, end = ledger.opened(round, segment), None
+        if self._checks.tier == TIER_NAME:
+            end = ledger.opened(round, segment + 1)
+            if end is None:
+                return "withheld"
         if start is None:
             return "withheld"
-        end = ledger.shares[round].boundaries[segment + 1]
-        directory, part = ledger.setting.directory, RoundSlot(round, 0)
         asked = SegmentCheck(
-            directory=directory, part=part, index=segment, start=start, end_root=end.root, engine=ENGINE
+            directory=ledger.setting.directory,
+            part=RoundSlot(round, 0),
+            index=segment,
+            start=start,
+            end_root=ledger.shares[round].boundaries[segment + 1].root,
+            engine=ENGINE,
+            end=end,
         )
         return _words(self._checks.check_segment(asked).reason)
 

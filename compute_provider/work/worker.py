@@ -184,7 +184,7 @@ class ShareWorker:
             # Torch starts further threads while it computes.
             if order.engine.name != TORCH and not is_hardware:
                 sandbox.forbid_processes()
-            self._loaded = order.job, _Loaded(job, executor, segments, aside)
+            self._loaded = order.job, _Loaded(job=job, backend=executor, segment_backend=segments, aside=aside)
         path, loaded = self._loaded
         if path != order.job:
             raise Refused("this worker was started for another job")

@@ -90,7 +90,8 @@ def build_job(
     the profile's thresholds, and may be ordered in the tier ``tolerance``.
 
     Raises JobError, which names the field, in these cases: the file has no ``job()``, ``job()`` returns no JobSpec, the
-    job cannot be captured, its step differs from a step of plain torch, or the profile is not of this job.
+    job cannot be captured, or its step differs from a step of plain torch. Raises ProfileError if the profile is not of
+    this job.
 
     Example::
 

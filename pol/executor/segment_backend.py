@@ -23,8 +23,12 @@ def segment_backend(document: JobDocument, engine: Engine, hardware: bool, *, ot
     """
     if not hardware or document.tolerance is None:
         return backend(engine)
-    order = REVERSED if other else FORWARD
-    chosen = Hardware(document.tolerance.precision, engine.device, order, engine.threads)
+    chosen = Hardware(
+        precision=document.tolerance.precision,
+        device=engine.device,
+        order=REVERSED if other else FORWARD,
+        threads=engine.threads,
+    )
     chosen.check()
     try:
         from pol.executor.hardware_backend import hardware_backend

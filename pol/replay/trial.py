@@ -23,7 +23,7 @@ from pol.executor.names import Engine
 from pol.executor.segment_backend import segment_backend
 from pol.job.cost import memory_size
 from pol.job.document import order_terms
-from pol.job.load import LoadedJob, load_job, verify_job
+from pol.job.load import LoadedJob, load_document, load_job, verify_job
 from pol.machines.form import GroupSpec
 from pol.machines.parts import plan_of
 from pol.replay.distances import SegmentEnd, distances
@@ -71,44 +71,44 @@ def try_payload(request: TrialRequest) -> Trial:
 
     def run() -> Trial:
         executor = backend(request.engine)
+        # This loads torch, which does not count as memory of the job.
+        try:
+            here, there = _segment_backends(request)
+        except ExecutionError as error:
+            return Trial(decline=LegEnd.DECLINED_BY_CHOICE, text=f"this machine cannot train the job: {error}")
         with sandbox.memory_bound(request.memory) if request.memory else nullcontext():
             loaded = load_job(request.directory)
             trial = _compared(loaded, request, "the job needs", memory_size(loaded.job.document))
             if trial.terms != request.terms or trial.decline:
                 return trial
-            if not request.hardware or loaded.job.document.tolerance is None:
-                return Trial(terms=trial.terms, times=try_job(loaded, request.slot, request.slots, executor))
-            return _try_in_hardware(loaded, request, executor)
+            times = try_job(loaded, request.slot, request.slots, executor, here)
+            outside = _first_rejected(loaded, request.slot, here, there) if here and there else ""
+            if outside:
+                text = f"the job's thresholds reject an honest machine that sums in another order: {outside} is outside"
+                return Trial(terms=trial.terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
+            return Trial(terms=trial.terms, times=times)
 
     return guarded(run)
 
 
-def _try_in_hardware(loaded: LoadedJob, request: TrialRequest, backend: Backend) -> Trial:
-    """Try a job whose segments are trained in hardware arithmetic.
+def _segment_backends(request: TrialRequest) -> tuple[Backend | None, Backend | None]:
+    """Return what trains the segments of a job in hardware arithmetic here, and what does so on another machine.
 
-    It is declined if this machine has not its precision. It is declined also if its thresholds reject an honest
-    machine that sums in another order: providers and validators would lose their bonds for right work.
+    Both are None if the segments are trained exactly. Raises ExecutionError if this machine cannot compute so.
     """
-    terms = order_terms(loaded.job)
+    document = load_document(request.directory).document if request.hardware else None
+    if document is None or document.tolerance is None:
+        return None, None
     # The process of a trial may start no threads.
     engine = replace(request.engine, threads=1)
-    try:
-        here, there = (
-            segment_backend(loaded.job.document, engine, request.hardware, other=other) for other in (False, True)
-        )
-    except ExecutionError as error:
-        text = f"this machine cannot train the job: {error}"
-        return Trial(terms=terms, decline=LegEnd.DECLINED_BY_CHOICE, text=text)
-    times = try_job(loaded, request.slot, request.slots, backend, here)
-    outside = _first_rejected(loaded, request.slot, here, there)
-    if outside:
-        text = f"the job's thresholds reject an honest machine that sums in another order: {outside} is outside"
-        return Trial(terms=terms, decline=LegEnd.DECLINED_BAD_JOB, text=text)
-    return Trial(terms=terms, times=times)
+    return segment_backend(document, engine, True), segment_backend(document, engine, True, other=True)
 
 
 def _first_rejected(loaded: LoadedJob, slot: int, here: Backend, there: Backend) -> str:
-    """Return the first tensor of a slot's first segment that is outside the job's thresholds; empty if none is."""
+    """Return the first tensor of a slot's first segment that is outside the job's thresholds; empty if none is.
+
+    If honest machines that sum in another order are outside, providers and validators lose bonds for right work.
+    """
     document = loaded.job.document
     assert document.tolerance is not None, "only such jobs are tried in hardware arithmetic"
     start = first_state(loaded, slot, slot_state(loaded, loaded.global_state, loaded.local_state))

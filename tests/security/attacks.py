@@ -14,8 +14,6 @@ import numpy as np
 from benchmarks.checkers.exact import panel_places
 from benchmarks.checkers.proof_of_learning import DELTA, INTERVALS, hash_of
 from domain.hashing import u32
-from pol.executor.backend import backend
-from pol.executor.names import NUMPY, Engine
 from pol.rules.tiers.exact import EXACT
 from pol.state.arrays import Array, State
 from pol.work.records import RoundSlot
@@ -228,7 +226,7 @@ def smuggled_momentum(setting: Setting) -> Claim:
     reach = RATE * sum(MOMENTUM**at for at in range(1, SEGMENT + 1))
     for _ in range(30):
         after, _ = _run(setting, weights, velocity, last, Hyper())
-        for name in plain.PARAMETERS:
+        for name in plain.parameters(weights):
             key = f"momentum.{name}"
             velocity[key] = (velocity[key] + (after[name] - target[name]) / np.float32(reach)).astype(np.float32)
     loud = {name: value + np.float32(0) for name, value in velocity.items()}
@@ -415,7 +413,7 @@ def equivocation(setting: Setting) -> Claim:
 
 def framed(setting: Setting) -> Claim:
     """Accuse an honest provider whose hardware is other than the checker's. The claim itself is honest."""
-    return setting.claim(train(setting, executor=backend(Engine(NUMPY))))
+    return setting.claim(train(setting, executor=setting.elsewhere))
 
 
 def not_a_number(setting: Setting) -> Claim:
@@ -484,6 +482,7 @@ def _one_round(setting: Setting, number: int, state: State, local: State) -> Cla
         state,
         local,
         backend=setting.executor,
+        segment_backend=setting.trainer,
         on_boundary=lambda boundary, first, second: kept.append(
             Checkpoint(
                 {name: np.array(value) for name, value in first.items()},

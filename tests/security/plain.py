@@ -13,9 +13,15 @@ from pol.state.arrays import Array, State
 
 RATE, MOMENTUM = 0.02, 0.9
 PARAMETERS = ("0.bias", "0.weight", "1.bias", "1.weight", "3.bias", "3.weight")
+_NO_BIAS = np.float32(0)
 EPSILON, TRACKED = np.float32(1e-5), np.float32(0.1)
 
 Product = Callable[[Array, Array], Array]
+
+
+def parameters(state: Mapping[str, Array]) -> tuple[str, ...]:
+    """Return the parameters that a model has. The bias in front of the normalisation may be left out."""
+    return tuple(name for name in PARAMETERS if name in state)
 
 
 @dataclass(frozen=True)
@@ -40,7 +46,7 @@ class Gradients:
 def gradients(weights: Mapping[str, Array], x: Array, y: Array, product: Product = np.matmul) -> Gradients:
     """Return the gradients of the mean cross-entropy of a batch ``x`` of shape (batch, 64) with labels ``y``."""
     batch = len(y)
-    hidden = product(x, weights["0.weight"].T) + weights["0.bias"]
+    hidden = product(x, weights["0.weight"].T) + weights.get("0.bias", _NO_BIAS)
     mean, variance = hidden.mean(0), hidden.var(0)
     factor = 1 / np.sqrt(variance + EPSILON)
     normal = (hidden - mean) * factor
@@ -81,7 +87,7 @@ def step(
     """
     found = gradients(weights, x, y, product)
     after, velocities = dict(weights), dict(velocity)
-    for name in PARAMETERS:
+    for name in parameters(weights):
         if name in frozen:
             continue
         speed = np.float32(hyper.momentum) * velocity[f"momentum.{name}"] + found.by_name[name]
@@ -95,7 +101,7 @@ def step(
 
 def evaluate(weights: Mapping[str, Array], x: Array, y: Array) -> float:
     """Return the mean cross-entropy of a model in evaluation mode."""
-    hidden = x @ weights["0.weight"].T + weights["0.bias"]
+    hidden = x @ weights["0.weight"].T + weights.get("0.bias", _NO_BIAS)
     normal = (hidden - weights["1.running_mean"]) / np.sqrt(np.abs(weights["1.running_var"]) + EPSILON)
     active = np.maximum(normal * weights["1.weight"] + weights["1.bias"], 0)
     logits = active @ weights["3.weight"].T + weights["3.bias"]
@@ -106,7 +112,7 @@ def evaluate(weights: Mapping[str, Array], x: Array, y: Array) -> float:
 
 def distance(one: Mapping[str, Array], other: Mapping[str, Array]) -> float:
     """Return the Euclidean distance between the parameters of two states. It is NaN if a parameter is NaN."""
-    return float(np.sqrt(sum(np.square(one[name] - other[name], dtype=np.float64).sum() for name in PARAMETERS)))
+    return float(np.sqrt(sum(np.square(one[name] - other[name], dtype=np.float64).sum() for name in parameters(one))))
 
 
 def between(one: State, other: State, part: float) -> dict[str, Array]:

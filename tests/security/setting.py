@@ -21,7 +21,7 @@ from pol.capture.build import build
 from pol.errors import StateError
 from pol.executor.backend import backend
 from pol.executor.interface import Backend
-from pol.executor.names import NATIVE, Engine
+from pol.executor.names import NATIVE, NUMPY, Engine
 from pol.job.dataset import sample_rows
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_job
@@ -107,7 +107,11 @@ class Claim:
 
 @dataclass(frozen=True)
 class Setting:
-    """A job with its honest run. ``scale`` is the distance between two models trained from different seeds."""
+    """A job with its honest run. ``scale`` is the distance between two models trained from different seeds.
+
+    ``executor`` computes the ends of rounds, and segments too, unless there is a ``trainer``. ``elsewhere`` is what
+    trains segments on another honest machine.
+    """
 
     directory: Path
     loaded: LoadedJob
@@ -117,6 +121,8 @@ class Setting:
     holdout: tuple[Array, Array]
     rounds: int
     scale: float = 0.0
+    trainer: Backend | None = None
+    elsewhere: Backend = field(default_factory=lambda: backend(Engine(NUMPY)))
     _honest: list[Claim] = field(default_factory=list)
 
     @property
@@ -175,14 +181,14 @@ class Setting:
         )
 
 
-def make_setting(folder: Path, rounds: int) -> Setting:
-    """Build the job with so many rounds in ``folder``, and return it."""
+def make_setting(folder: Path, rounds: int, *, bias: bool = True) -> Setting:
+    """Build the job with so many rounds in ``folder``, and return it. The first layer has a ``bias``, or not."""
     digits = load_digits()
     order = np.random.default_rng(7).permutation(len(digits.target))
     x, y = digits.data[order].astype(np.float32) / 16, digits.target[order].astype(np.int64)
     with torch.random.fork_rng():
         torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(64, 32), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
+        model = nn.Sequential(nn.Linear(64, 32, bias=bias), nn.BatchNorm1d(32), nn.ReLU(), nn.Linear(32, 10))
     spec = JobSpec(
         name="matrix",
         model=model,
@@ -211,7 +217,7 @@ def initial(setting: Setting, seed: int) -> dict[str, Array]:
     """Return initial weights from another seed: the weights of each layer of the job in another order."""
     random = np.random.default_rng(seed)
     start = dict(setting.loaded.global_state)
-    for name in plain.PARAMETERS:
+    for name in plain.parameters(start):
         start[name] = random.permutation(np.asarray(start[name]).reshape(-1)).reshape(start[name].shape)
     return start
 
@@ -231,7 +237,7 @@ def train(
     Segments for which ``skip(round, segment)`` is true are not computed: their states stay as they are. ``bend``
     changes checkpoints, and the training goes on from the changed states.
     """
-    loaded, runner = setting.loaded, executor or setting.executor
+    loaded, runner = setting.loaded, executor or setting.trainer or setting.executor
     state, local = loaded.global_state, loaded.local_state
     rounds: list[ClaimedRound] = []
     for round in range(setting.rounds):

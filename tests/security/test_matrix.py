@@ -11,12 +11,13 @@ from benchmarks.checkers.exact import Everything, Panels, Replicas, has_panel
 from benchmarks.checkers.products import LARGEST, holds
 from benchmarks.checkers.proof_of_learning import ProofOfLearning, p_value
 from benchmarks.checkers.rounding_log import Auditor, Trainer, is_same, packed, trained, unpacked
+from benchmarks.checkers.tolerant import Tolerant, Twin, make_twin
 from pol.rules.tiers.replicated import REPLICATED
 from pol.rules.tiers.sampled import SAMPLED
 from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
 from pol.rules.tiers.tier import AnswerVerdict
 from tests.security import attacks
-from tests.security.attacks import ATTACKS, Attack
+from tests.security.attacks import ATTACKS, Attack, lots
 from tests.security.lazy_seat import is_copy_refused, verdict_on
 from tests.security.setting import Setting, make_setting
 
@@ -142,3 +143,25 @@ def test_a_two_sided_check_finds_one_wrong_number_of_a_product() -> None:
         # A change that cancels in the sum of a row.
         wrong[5, 8] -= change
         assert not holds(left, right, wrong, vectors)
+
+
+# --- the column of hardware arithmetic -----------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def twin(setting: Setting) -> Twin:
+    return make_twin(setting, segments=4)
+
+
+def test_honest_work_of_another_machine_is_within_the_thresholds(twin: Twin) -> None:
+    honest, framed = twin.setting.honest, attacks.framed(twin.setting)
+    for lot in lots(5, "honest"):
+        assert Tolerant().examine(twin.setting, honest)(lot).fault == ""
+        assert Tolerant().examine(twin.setting, framed)(lot).fault == ""
+
+
+@pytest.mark.parametrize("number", [1, 2, 15, 16, 17, 19, 28])
+def test_a_false_segment_is_outside_the_thresholds(twin: Twin, number: int) -> None:
+    (attack,) = (each for each in ATTACKS if each.number == number)
+    judge = Tolerant().examine(twin.setting, attack.claim(twin.setting))
+    assert all(judge(lot).fault for lot in lots(5, str(attack)))

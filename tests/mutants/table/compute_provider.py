@@ -8,7 +8,35 @@ _CONTESTS = "tests/unit/compute_provider/decide/test_contests.py"
 _GROUPED = "tests/unit/compute_provider/work/test_grouped.py::test_"
 _ASKING = "tests/unit/compute_provider/decide/test_asking.py"
 
+_HARDWARE = "tests/unit/compute_provider/work/test_hardware.py::test_"
+
 MUTANTS = (
+    Mutant(
+        "segments-in-exact-arithmetic",
+        "a provider trains exactly where its job asks for hardware arithmetic",
+        "compute_provider/work/worker.py",
+        "                segment_backend=loaded.segment_backend,\n",
+        "                segment_backend=loaded.backend,\n",
+        (f"{_HARDWARE}the_precision_is_that_of_the_job[fp32]",),
+    ),
+    Mutant(
+        "tier-unread",
+        "a provider trains a leg in hardware arithmetic exactly, which is outside the thresholds",
+        "compute_provider/decide/claims.py",
+        "    return leg is not None and tier_of(leg).hardware\n",
+        "    return False\n",
+        (
+            "tests/unit/compute_provider/test_perform.py::test_the_arithmetic_is_that_of_the_tier_on_the_chain[hardware]",
+        ),
+    ),
+    Mutant(
+        "contest-by-bits",
+        "a provider does not appeal a ruling against right work, because its own rounding differs now",
+        "compute_provider/work/worker.py",
+        "    return claimed if agrees else ends[-1]\n",
+        "    return ends[-1]\n",
+        (f"{_HARDWARE}a_segment_of_other_bits_agrees_and_a_wrong_one_does_not",),
+    ),
     Mutant(
         "income-unchecked",
         "a provider trains for a leg that pays its providers nothing",

@@ -8,7 +8,41 @@ _ATTESTING = "tests/unit/validator/test_attesting.py::test_"
 
 _ATTACKS = "tests/security/test_matrix.py::test_every_attack_is_found_here_and_passes_where_the_papers_say"
 
+_TOLERANCE = "tests/unit/validator/test_tolerance.py::test_"
+
 MUTANTS = (
+    Mutant(
+        "claimed-end-unread",
+        "a provider commits to an end whose files it does not have",
+        "validator/work/checks/tolerance.py",
+        "        return opened is not None and other.root == root\n",
+        "        return other.root == root\n",
+        (f"{_TOLERANCE}a_job_without_the_part_must_have_equal_bits",),
+    ),
+    Mutant(
+        "other-end-than-committed",
+        "a provider shows an honest end, and has committed to another",
+        "validator/work/checks/tolerance.py",
+        "        and asked.end.root == asked.end_root\n",
+        "        and asked.end.root\n",
+        (f"{_TOLERANCE}the_checked_end_is_the_one_that_the_share_committed_to",),
+    ),
+    Mutant(
+        "scale-from-another-start",
+        "the scale of a slot's first segment comes from a state with which it does not begin",
+        "validator/work/checks/tolerance.py",
+        "    return first_state(job, part.slot, start) if (part.round, index) == (0, 0) else start\n",
+        "    return start\n",
+        (f"{_TOLERANCE}the_scale_of_a_slot_that_begins_with_its_own_local_state",),
+    ),
+    Mutant(
+        "stop-judged-by-the-step",
+        "a provider whose rounding stops the job a step earlier is rejected",
+        "validator/work/checks/tolerance.py",
+        "    if document.tolerance is None or asked.index >= document.share_segments:\n",
+        "    if document.tolerance is not None or asked.index >= document.share_segments:\n",
+        (f"{_TOLERANCE}a_stop_may_come_in_any_step_of_the_segment",),
+    ),
     Mutant(
         "update-unchecked",
         "a provider sends an update that does not follow from its trace",
