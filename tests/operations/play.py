@@ -66,8 +66,7 @@ CALM_NOISE = 0.1
 """Part of the hand-overs with a wrong chunk in calm seeds. Consumers complain about most of them."""
 CALM_ERRORS = 0.02
 """Part of the places that panels find wrong in calm seeds, so that rulings are appealed. In these seeds all train
-rightly and stay, and only strangers send random messages in the first half of the blocks. So orders come as far as they
-can.
+rightly and stay, and only strangers send random messages in the first half of the blocks. So orders come far.
 """
 STRANGERS = ("eve", "frank")
 """People that are not in the genesis."""
