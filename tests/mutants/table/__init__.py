@@ -1,5 +1,5 @@
 """The mutants, by the part of the project that they change: ``chain_staking`` has those of
-``chain/state_machine/staking``, ``pol_work`` those of ``pol/work``.
+``chain/state_machine/staking``, ``pol_work`` those of ``pol/work``. Those of ``chain/state_machine/proof`` are divided.
 
 Each change of the rules adds those that its tests are meant to notice.
 """
