@@ -19,6 +19,7 @@ from compute_provider.store import read_status, runs_as
 from compute_provider.work.bench import Speed, measure_bandwidth, measure_speed
 from compute_provider.work.elsewhere import ClusterMachines
 from domain.amount import PFLOP
+from domain.attest.queries import CredentialsRequest
 from domain.keys import PanelKey
 from domain.ledger.queries import AccountResponse
 from domain.market.queries import BidsRequest
@@ -80,6 +81,10 @@ class NodeChain:
     def account(self, address: str) -> AccountResponse:
         """Return the balance and the bond of an address."""
         return self._client.account(address)
+
+    def has_credential(self, owner: str) -> bool:
+        """Return whether an account has a credential in force."""
+        return bool(self._client.query(CredentialsRequest(owner)).in_force)
 
     def count_validators(self) -> int:
         """Return the number of validators."""

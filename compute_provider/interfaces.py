@@ -48,6 +48,10 @@ class ChainReader(Protocol):
         """Return the validator with this operator address; None if there is none."""
         ...
 
+    def has_credential(self, owner: str) -> bool:
+        """Return whether an account has a credential in force."""
+        ...
+
     def count_validators(self) -> int:
         """Return the number of validators."""
         ...

@@ -395,6 +395,8 @@ class Performer:
                     yield partial(receive.committed, key=work.key)
                 claim, _ = self._signed(work)
                 contest = contests.find_contest(order, claim, clock)
+                if contest is not None and not (contest.is_liable or self._chain.has_credential(claim.provider)):
+                    contest = None
                 yield partial(receive.contested, key=work.key, contest=contest)
                 must_show = claims.must_show(order, claim, work.receipt, clock)
                 yield partial(receive.to_show, key=work.key, wanted=must_show)
@@ -896,7 +898,11 @@ class Performer:
         return ActionResult((partial(receive.rechecked, key=key, is_right=right),))
 
     def _appeal(self, key: ShareKey) -> ActionResult:
-        """Appeal a ruling against a right share, if the bond pays. If the chain refuses this, give it up."""
+        """Appeal a ruling against a right share, if the bond pays. If the chain refuses this, give it up.
+
+        The chain has no price for a credential, which the ruling would end for good. So a provider that has one appeals
+        whenever it can lock the bond.
+        """
         work = self._shares().get(key)
         order = self._chain.order(key.order_id)
         me = self._config.key.address
@@ -907,7 +913,8 @@ class Performer:
             return ActionResult(pause=_STAND_SECONDS)
         gave_up = ActionResult((partial(receive.rechecked, key=key, is_right=False),))
         bond = contests.compute_bond(order, panel, self._chain.count_validators(), self._chain.params())
-        if not contests.pays(order, panel, work.task.multiple, bond):
+        pays = work.contest.is_liable and contests.pays(order, panel, work.task.multiple, bond)
+        if not pays and not self._chain.has_credential(me):
             _log.warning("%s: an appeal needs %s, more than the share is worth", name_of(key), in_assay(bond))
             return gave_up
         account = self._chain.account(me)

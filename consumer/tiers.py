@@ -34,6 +34,8 @@ class TierQuote(Readable):
       cost the party at fault.
     - ``challengers``: the accounts that may challenge a round, and so ask for any of its places.
     - ``seats``: the validators that see the places of a round with a panel, and ``drawn`` of its ``segments``.
+    - ``attested``: whether the chance and the bonds are those of rounds whose providers all have credentials, because
+      the order takes them. Other rounds of the order have the tier's usual chance.
     - ``why_not``: the reason why no bid fits, and a remedy; empty if one fits.
     """
 
@@ -53,6 +55,7 @@ class TierQuote(Readable):
     seats: int = 0
     drawn: int = 0
     segments: int = 0
+    attested: bool = False
     why_not: str = ""
 
 
@@ -79,7 +82,12 @@ def _of_offer(offer: Quote, asked: Request, tier: Tier, eligible: int, deposit: 
     rules = offer.params.for_order()
     best = offer.match.bids[0].offer
     inputs = PolicyInputs(
-        price=offer.price, providers_bps=best.providers_bps, validators=max(2, eligible), coalition=0, tier=tier.name
+        price=offer.price,
+        providers_bps=best.providers_bps,
+        validators=max(2, eligible),
+        coalition=0,
+        tier=tier.name,
+        attested=asked.conditions.attested,
     )
     amounts = OrderAmounts(offer.terms, offer.params, inputs)
     challenges = tier.challenges(asked.challenges, rules)
@@ -104,4 +112,5 @@ def _of_offer(offer: Quote, asked: Request, tier: Tier, eligible: int, deposit: 
         seats=amounts.auditors,
         drawn=amounts.drawn,
         segments=amounts.segments,
+        attested=asked.conditions.attested,
     )

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from chain.client.client import ChainClient
 from chain.client.errors import ChainError, ErrorKind
-from domain.attest.queries import AttestDutiesRequest, AttestDuty
+from domain.attest.queries import AttestDutiesRequest, AttestDuty, CredentialsRequest
 from domain.disputes.params import DisputesParams
 from domain.keys import PanelKey
 from domain.ledger.queries import AccountRequest
@@ -38,6 +38,7 @@ from validator.ledger import Ledger
 
 _log = logging.getLogger("assay.validator")
 SLOW_SECONDS = 2.0
+CREDENTIAL_SECONDS = 60.0
 _PAGE = 1_000
 
 
@@ -58,6 +59,7 @@ class Observer:
     _panels: dict[PanelKey, OwnPanel] = field(default_factory=dict)
     _finding: dict[PanelKey, OwnPanel] = field(default_factory=dict)
     _closed: dict[bytes, OrderResponse] = field(default_factory=dict)
+    _unattested: dict[str, float] = field(default_factory=dict)  # providers without a credential, and when to ask again
     _slow_at: float = 0.0
     _newest: int = 0  # latest chain clock (seconds) that was read
 
@@ -83,6 +85,8 @@ class Observer:
         if self.slow:
             validators = {v.operator: v for v in self.client.query(ValidatorsRequest()).validators}
             providers = {p.address: member_of(p, duties.clock) for p in self._providers()}
+            if any(on_chain.order.conditions.attested for on_chain in orders.values()):
+                providers = {name: replace(p, attested_bond=self._attested_bond(name)) for name, p in providers.items()}
             orders = {**self._waiting(orders), **orders}
             fresh = set(orders)
             self._slow_at = self.began + SLOW_SECONDS
@@ -152,6 +156,19 @@ class Observer:
                 return False
             raise
         return free >= self.client.params().of(DisputesParams).challenge_min
+
+    def _attested_bond(self, address: str) -> int:
+        """Return what is free (uassay) in a provider's bond account, or 0 if no credential of it is in force.
+
+        A provider without one is asked about again only after ``CREDENTIAL_SECONDS``.
+        """
+        now = self.now()
+        if now < self._unattested.get(address, 0.0):
+            return 0
+        if not self.client.query(CredentialsRequest(address)).in_force:
+            self._unattested[address] = now + CREDENTIAL_SECONDS
+            return 0
+        return self.client.query(AccountRequest(address)).bond.free
 
     def _asks(self, address: str) -> bool:
         """Return whether the chain has an open application of this provider to this validator."""

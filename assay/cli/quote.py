@@ -112,6 +112,8 @@ def _compare(context: CommandContext, job: "Job", request: "Request") -> None:
         table("Tiers", ("what", *(each.tier for each in compared)), [(name, *cells) for name, cells in rows.items()])
     ]
     shown += [_tier_line(each.tier) for each in compared]
+    if any(each.attested for each in compared):
+        shown.append("chances and bonds are those of rounds whose providers all have credentials, as the order allows")
     shown += [f"no bid fits in tier {each.tier}: {each.why_not}" for each in compared if each.why_not]
     context.output.result({"tiers": compared}, shown)
     if all(each.why_not for each in compared):

@@ -6,7 +6,7 @@ from domain.disputes.params import DisputesParams
 from domain.keys import ShareKey
 from domain.params import Params
 from domain.proof.queries import OrderResponse
-from domain.proof.records import AnswerKind, AuditKind, Panel, PanelPlace, Ruling, Share, ShareClaim
+from domain.proof.records import AnswerKind, AuditKind, Panel, PanelPlace, Ruling, ShareClaim
 from pol.rules.cover import earned_by_share
 from pol.rules.disputes import appeal_bond
 from pol.rules.lots import duty_segments
@@ -24,8 +24,9 @@ provider is wrong, or if more than half of all stake is."""
 def find_contest(order: OrderResponse, claim: ShareClaim, clock: int) -> Contest | None:
     """Return the ruling against a share that its provider may appeal now; None if there is none.
 
-    The provider must be liable for all places that the panel found wrong, and all of them must be in this share: it
-    knows nothing of other places, and one of them would cost it the bond.
+    All places that the panel found wrong must be segments of this share: the provider knows nothing of other places,
+    and one of them would cost it the bond. If the validator is liable for one of them, the provider has only its
+    credential to lose.
     """
     key = order.held(claim.key, claim.provider)
     share = order.share(key)
@@ -36,20 +37,21 @@ def find_contest(order: OrderResponse, claim: ShareClaim, clock: int) -> Contest
         if not is_about or not panel.awaits_appeal or clock >= panel.appeal_until - APPEAL_SECONDS:
             continue
         wrong = [place for place in panel.places if place.ruling is Ruling.WRONG]
-        if wrong and all(_is_liable(place, key, share) for place in wrong):
-            return Contest(panel.dispute, tuple(sorted(place.place.segment for place in wrong)))
+        if wrong and share.roots is not None and all(_is_refuted(place, key) for place in wrong):
+            segments = tuple(sorted(place.place.segment for place in wrong))
+            duty = duty_segments(share.roots.segments, share.drawn)
+            return Contest(panel.dispute, segments, is_liable=not any(segment in duty for segment in segments))
     return None
 
 
-def _is_liable(place: PanelPlace, key: ShareKey, share: Share) -> bool:
-    """Return whether the provider of a share is liable for a wrong place: otherwise its validator appeals."""
+def _is_refuted(place: PanelPlace, key: ShareKey) -> bool:
+    """Return whether a wrong place is a segment of a share, so that its provider loses its credentials."""
     where = place.place
     if where.kind is not AuditKind.SEGMENT or (where.slot, where.issue) != (key.slot, key.issue):
         return False
-    if place.stops or not place.claim or place.finding is None or share.roots is None:
+    if place.stops or not place.claim or place.finding is None:
         return False
-    duty = duty_segments(share.roots.segments, share.drawn)
-    return place.finding.kind is not AnswerKind.UNAVAILABLE and where.segment not in duty
+    return place.finding.kind is not AnswerKind.UNAVAILABLE
 
 
 def contested_panel(order: OrderResponse, task: ShareKey, provider: str, contest: Contest) -> Panel | None:

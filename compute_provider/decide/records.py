@@ -68,13 +68,14 @@ class Contest:
 
     ``dispute`` is the number of the panel's dispute, 0 for the panel of the round. ``is_checked`` is True once this
     machine has recomputed the segments, and ``is_right`` if they have the same results again, as long as an appeal may
-    succeed.
+    succeed. If it is not ``is_liable``, the validator pays for the ruling, and the provider loses only its credentials.
     """
 
     dispute: int
     segments: tuple[int, ...]
     is_checked: bool = False
     is_right: bool = False
+    is_liable: bool = True
 
 
 @dataclass(frozen=True, slots=True)

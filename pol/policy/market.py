@@ -31,7 +31,7 @@ from pol.rules.panels import (
 )
 from pol.rules.schedule import round_work, segment_work, share_segments, share_work, total_work
 from pol.rules.slashes import choose_places, compute_slash
-from pol.rules.tiers.table import DEFAULT_TIERS, tier_named
+from pol.rules.tiers.table import DEFAULT_TIERS, attested_params, tier_named
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -50,6 +50,7 @@ class PolicyInputs:
     - ``multiple``: the share bond, as a multiple of the price of the share.
     - ``cover_bps``: the part of the job bond that pays right shares of other providers.
     - ``tier``: the tier in which the order's rounds are verified.
+    - ``attested``: whether all providers have credentials, and bonds for the lower floor of the audit rate.
     """
 
     price: int = 10**6
@@ -65,6 +66,7 @@ class PolicyInputs:
     multiple: int = 1
     cover_bps: int = BPS
     tier: str = DEFAULT_TIERS[0]
+    attested: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -114,7 +116,8 @@ class OrderAmounts:
     def __init__(self, terms: JobTerms, params: Params, inputs: PolicyInputs) -> None:
         """Store the terms of the job, the chain's parameters, and the inputs."""
         self.terms, self.params, self.inputs = terms, params, inputs
-        self.rules: OrderParams = params.for_order()
+        rules = params.for_order()
+        self.rules: OrderParams = attested_params(rules) if inputs.attested else rules
         self.tier = tier_named(inputs.tier)
 
     # --- work ------------------------------------------------------------------------------------

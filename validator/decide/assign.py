@@ -3,7 +3,7 @@
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 
-from domain.amount import ceil_div
+from domain.amount import ceil_div, price_ceil
 from domain.hashing import hash_fields, u32
 from domain.legs.records import Leg
 from domain.proof.reasons import ShareReason
@@ -161,15 +161,26 @@ def new_work(
         settled=False,
         given_at=view.clock,
         wait_until=view.clock + longest,
-        backing=_backing(view, leg, provider),
+        backing=_backing(view, leg, provider, before),
         at_once=next((w.slots for w in view.workers if w.address == provider), 1),
     )
 
 
-def _backing(view: View, leg: Leg, provider: str) -> Backing:
-    """Return what a task states about its bonds: the operator's decision, and at least the bond that the tier needs."""
+def _backing(view: View, leg: Leg, provider: str, before: int) -> Backing:
+    """Return what a task states about its bonds: the operator's decision, and at least the bond that the tier needs.
+
+    If the order takes credentials, it is the bond that the lower chance of a panel needs, as long as all providers have
+    credentials and can lock it. Otherwise the chance would not be lower, and the higher bond would have no use.
+    """
+    order = view.on_chain.order
     backing = next((w.backing for w in view.workers if w.address == provider), UNCOVERED)
-    least = least_multiple(view.on_chain.order, leg)
+    least = least_multiple(order, leg)
+    if order.conditions.attested:
+        raised = least_multiple(order, leg, attested=True)
+        bond = raised * price_ceil(share_work(order.terms), leg.price)
+        needed = {provider: (before + 1) * bond}
+        if all(worker.attested_bond >= needed.get(worker.address, bond) for worker in view.workers):
+            least = raised
     return replace(backing, multiple=max(backing.multiple, least))
 
 

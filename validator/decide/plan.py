@@ -19,7 +19,8 @@ class FreeProvider:
     """A provider that may take work now, with its speed in FLOP/s; a newcomer has no accepted share yet.
 
     ``backing`` says what its tasks state about its bond and about the job bond. If it is ``cautious``, it takes only
-    tasks that these bonds cover. It trains ``slots`` shares at once, each with an equal part of its speed.
+    tasks that these bonds cover. It trains ``slots`` shares at once, each with an equal part of its speed. If it has a
+    credential in force, ``attested_bond`` (uassay) is what is free in its bond account, else 0.
     """
 
     address: str
@@ -28,6 +29,7 @@ class FreeProvider:
     backing: Backing = UNCOVERED
     cautious: bool = False
     slots: int = 1
+    attested_bond: int = 0
 
     def seconds(self, shares: int, work: int = 1) -> Fraction:
         """Return the time until the provider would finish ``shares`` shares of ``work`` FLOPs each."""

@@ -68,7 +68,8 @@ class Member:
     """A provider of the cluster: its certified speed (FLOP/s, 0 if none), and whether a measurement is ``due``.
 
     ``measured_at`` is the chain second at which the speed was certified. ``verified`` is true if one of its shares is
-    in a verified round.
+    in a verified round. ``attested_bond`` (uassay) is the free part of its bond account, if its credential is in force
+    and an order takes credentials.
     """
 
     speed: int
@@ -76,6 +77,7 @@ class Member:
     newcomer: bool  # it has no accepted share yet
     measured_at: int = 0
     verified: bool = False
+    attested_bond: int = 0
 
 
 @dataclass(frozen=True, slots=True)

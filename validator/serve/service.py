@@ -201,6 +201,7 @@ class Service:
                 backing=self.admission.backing_of(address),
                 cautious=self.presence.is_cautious(address),
                 slots=self.presence.slots(address),
+                attested_bond=known[address].attested_bond,
             )
             for address in self.presence.live()
             if address in known and known[address].speed

@@ -361,6 +361,8 @@ class ProviderActor:
                 found.append(partial(receive.committed, key=work.key))
             claim = self.traces[work.key].claim
             contest = contests.find_contest(order, claim, clock)
+            # No provider of this world has a credential.
+            contest = contest if contest is not None and contest.is_liable else None
             found.append(partial(receive.contested, key=work.key, contest=contest))
             wanted = claims.must_show(order, claim, work.receipt, clock)
             wanted = wanted and "keyless" not in self.traces[work.key].habits

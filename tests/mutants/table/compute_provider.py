@@ -5,6 +5,7 @@ from tests.mutants.tests import ATTACKS, ELSEWHERE, WORKER
 
 _SHARES = "tests/unit/compute_provider/decide/test_duties.py"
 _CONTESTS = "tests/unit/compute_provider/decide/test_contests.py"
+_CONTESTING = "tests/unit/compute_provider/test_contesting.py"
 _GROUPED = "tests/unit/compute_provider/work/test_grouped.py::test_"
 _ASKING = "tests/unit/compute_provider/decide/test_asking.py"
 
@@ -169,9 +170,17 @@ MUTANTS = (
         "appeals-for-others",
         "a provider appeals a ruling that is also about a share it knows nothing of",
         "compute_provider/decide/contests.py",
-        "if wrong and all(_is_liable(place, key, share) for place in wrong):",
-        "if wrong and any(_is_liable(place, key, share) for place in wrong):",
+        "all(_is_refuted(place, key) for place in wrong):",
+        "any(_is_refuted(place, key) for place in wrong):",
         (_CONTESTS,),
+    ),
+    Mutant(
+        "credential-not-defended",
+        "a provider lets a ruling take its credential, because the share alone is not worth the appeal",
+        "compute_provider/perform.py",
+        "        if not pays and not self._chain.has_credential(me):\n",
+        "        if not pays:\n",
+        (_CONTESTING,),
     ),
     Mutant(
         "appeals-at-any-price",
@@ -185,8 +194,8 @@ MUTANTS = (
         "appeals-for-its-validator",
         "a provider appeals a ruling for which its validator is liable",
         "compute_provider/decide/contests.py",
-        " and where.segment not in duty",
-        "",
+        "is_liable=not any(segment in duty for segment in segments)",
+        "is_liable=True",
         (_CONTESTS,),
     ),
     Mutant(

@@ -11,6 +11,14 @@ _ATTESTING = "tests/unit/validator/test_attesting.py::test_"
 
 MUTANTS = (
     Mutant(
+        "bond-raised-for-nothing",
+        "a provider locks the bond of an attested round, although another provider has no credential",
+        "validator/decide/assign.py",
+        "        if all(worker.attested_bond >= needed",
+        "        if any(worker.attested_bond >= needed",
+        ("tests/unit/validator/test_decide.py",),
+    ),
+    Mutant(
         "low-picks",
         "the segment that is always replayed is one of the first",
         "validator/decide/assign.py",

@@ -207,6 +207,9 @@ class FolderChain:
         account = Account(address, 1, 0, key.pub_key)
         return AccountResponse(account, 10**15, BondAccount(address, 0, ()))
 
+    def has_credential(self, owner: str) -> bool:
+        return False
+
     def count_validators(self) -> int:
         return 4
 

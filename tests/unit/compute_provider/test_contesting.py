@@ -28,17 +28,27 @@ ORDER = ruled(place(2), dispute=1)
 WORK = ShareWork(s.task(), Stage.DELIVERED, contest=Contest(1, (2,), is_checked=True, is_right=True))
 
 
-def play(home: Path, action: do.Action, free: int = 0, balance: int = 0, validators: int = 4) -> tuple[Any, Shares]:
+def play(
+    home: Path,
+    action: do.Action,
+    free: int = 0,
+    balance: int = 0,
+    validators: int = 4,
+    *,
+    work: ShareWork = WORK,
+    has_credential: bool = False,
+) -> tuple[Any, Shares]:
     """Carry out an action; return the messages that were sent, and the record after it."""
     sent: list[Message] = []
     chain: Any = SimpleNamespace(
         order=lambda order_id: ORDER,
         account=lambda address: SimpleNamespace(bond=SimpleNamespace(free=free), balance=balance),
         count_validators=lambda: validators,
+        has_credential=lambda owner: has_credential,
         params=local_params,
         send=lambda *messages, in_lane=False: sent.extend(messages),
     )
-    shares, store = Shares((WORK,)), Store(home)
+    shares, store = Shares((work,)), Store(home)
     made = Performer(
         s.config(home), s.CHAIN, chain, chain, store=store, behaviour=Honest(), shares=lambda: shares, stop=Event()
     )
@@ -66,6 +76,19 @@ def test_an_appeal_that_does_not_pay_is_given_up(tmp_path: Path) -> None:
     sent, shares = play(tmp_path, do.Appeal(KEY), free=10**18, validators=10**9)
     assert sent == []
     assert shares.works[0].contest == replace(WORK.contest, is_right=False)  # type: ignore[type-var]
+
+
+@pytest.mark.parametrize(("validators", "is_liable"), [(10**9, True), (4, False)])
+def test_a_credential_is_worth_an_appeal(tmp_path: Path, validators: int, is_liable: bool) -> None:
+    """Also one whose bond is more than the share is worth, or for which the validator would pay."""
+    contest = Contest(1, (2,), is_checked=True, is_right=True, is_liable=is_liable)
+    work = replace(WORK, contest=contest)
+    for number, (has_credential, free) in enumerate(((True, 10**18), (False, 10**18))):
+        home = tmp_path / str(number)
+        home.mkdir()
+        sent, shares = play(home, do.Appeal(KEY), free, 0, validators, work=work, has_credential=has_credential)
+        assert [type(message) for message in sent] == [MsgAppeal] * has_credential
+        assert shares.works[0].contest == replace(contest, is_right=has_credential)
 
 
 @pytest.mark.parametrize("again", [True, False])

@@ -10,7 +10,7 @@ from domain.keys import ShareRef
 from domain.legs.messages import MsgAcceptOrder, MsgDeclineOrder
 from domain.legs.reasons import LegEnd
 from domain.legs.records import LegState
-from domain.market.records import OrderState
+from domain.market.records import Conditions, OrderState
 from domain.proof.messages import AcceptedShare, MsgAcceptShares, MsgCloseRound, MsgCommitTraces, Rejection
 from domain.proof.queries import OrderResponse
 from domain.proof.reasons import ShareReason
@@ -18,7 +18,8 @@ from domain.proof.records import AuditKind, AuditPlace, PanelPlace, Ruling, Shar
 from link.types import BlobRef, ShareSubmission
 from pol.rules.schedule import segment_work, share_segments, share_work
 from pol.rules.stops import AGGREGATION
-from tests.support.chain_market import digest
+from pol.rules.tiers.table import least_multiple
+from tests.support.chain_market import ANY, digest
 from tests.unit.validator.support import (
     FILES,
     ORDER_ID,
@@ -158,6 +159,26 @@ def test_the_slots_of_a_round_go_to_those_who_are_there() -> None:
     assert all(w.local_in == local.payload.initial_local for w in works(local))
     nobody = decide(loaded(), view(chain(), workers=()))
     assert nobody == (loaded(), ())
+
+
+def test_an_attested_order_has_the_bond_of_its_lower_chance_if_all_providers_can_lock_it() -> None:
+    """One provider without a credential, or without the coins, keeps the chance of its round high."""
+    taking = replace(ANY, attested=True)
+
+    def multiples(*bonds: int, conditions: Conditions = taking) -> set[int]:
+        workers = tuple(replace(each, attested_bond=bond) for each, bond in zip(WORKERS, bonds, strict=True))
+        on_chain = chain(ordered={"conditions": conditions}, assigned={"tier": "sampled", "job_bond": 10**12})
+        local, _ = decide(loaded(), view(on_chain, workers=workers))
+        return {work.backing.multiple for work in works(local)}
+
+    on_chain = chain(ordered={"conditions": taking}, assigned={"tier": "sampled", "job_bond": 10**12})
+    usual = least_multiple(on_chain.order, on_chain.legs[0])
+    raised = least_multiple(on_chain.order, on_chain.legs[0], attested=True)
+    assert usual < raised
+    bond = raised * price_ceil(share_work(TERMS), on_chain.legs[0].price)
+    assert multiples(bond, bond) == {raised}
+    assert multiples(bond, 0) == multiples(bond, bond - 1) == {usual}
+    assert multiples(bond, bond, conditions=ANY) == {usual}
 
 
 def test_a_round_that_is_planned_is_not_planned_again() -> None:

@@ -10,7 +10,11 @@ from typing import Any
 import pytest
 
 from chain.client.errors import ChainError, ErrorKind
+from chain.state_machine.attest.tables import ATTEST_POLICIES, CREDENTIALS, CURRENT, LIVE_POLICIES, OWNED
+from chain.state_machine.store import Overlay
+from domain.attest.records import AttestPolicy, Credential
 from domain.disputes.messages import MsgAppeal
+from domain.ledger.queries import AccountRequest
 from domain.legs.params import LegsParams
 from domain.legs.queries import LiveLegsRequest
 from domain.legs.records import LegState
@@ -27,14 +31,15 @@ from domain.registry.queries import (
 )
 from domain.registry.records import Provider
 from link.blobs import BlobStore
-from tests.support.chain_market import Market, bid, digest, submit
+from tests.operations.life import POLICY
+from tests.support.chain_market import ANY, Market, bid, digest, submit
 from tests.unit.validator.loop import PARAMS, Node
 from validator.decide.records import new_order
 from validator.decide.seats import new_seat
 from validator.decide.upkeep import CERTIFY_SECONDS
 from validator.decide.view import ChainView, Member, OwnPanel
 from validator.ledger import Ledger
-from validator.observer import SLOW_SECONDS, Observer
+from validator.observer import CREDENTIAL_SECONDS, SLOW_SECONDS, Observer
 from validator.store import ValidatorStore
 
 ME = "v0"
@@ -274,6 +279,35 @@ def test_a_cluster_of_more_than_a_page_is_read_whole(setting: Setting, monkeypat
     monkeypatch.setattr(setting.node, "query", query)
     setting.look()
     assert len(setting.view.providers) == 2_000
+
+
+def test_the_bond_of_a_provider_with_a_credential_is_read_for_orders_that_take_them(
+    setting: Setting, market: Market
+) -> None:
+    """Those without one are asked about again only after some time."""
+    first, second = market.clusters[ME]
+    policy = AttestPolicy(name="tpm", policy=POLICY, valid_for=10**6, added_at=0)
+    credential = Credential(digest("device"), first, "tpm", digest("executor"), since=0, ends_at=10**6)
+
+    def grant(store: Overlay) -> None:
+        ATTEST_POLICIES.put(store, policy)
+        LIVE_POLICIES.set(store, 1)
+        CREDENTIALS.put(store, credential)
+        OWNED.mark(store, first, credential.id)
+        CURRENT.set(store, credential.id, first)
+
+    market.chain.change(grant)
+    market.accept(market.submit(submit()))
+    setting.look()
+    assert {member.attested_bond for member in setting.view.providers.values()} == {0}
+    market.accept(market.submit(submit(conditions=replace(ANY, attested=True))))
+    asked = setting.look()
+    free = market.chain.ask(AccountRequest(first)).bond.free
+    assert free
+    assert {name: member.attested_bond for name, member in setting.view.providers.items()} == {first: free, second: 0}
+    assert asked.count("Credentials") == 2
+    assert setting.look().count("Credentials") == 1
+    assert setting.look(CREDENTIAL_SECONDS).count("Credentials") == 2
 
 
 @pytest.mark.parametrize("market", [Market(PARAMS.replace(auditors=3), validators=14)])

@@ -1,6 +1,7 @@
 """A quote says how many rounds providers train ahead of the audits, and compares tiers."""
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 from consumer.request import Request
 from consumer.submit import CheckedOrder, Quote
 from domain.market.queries import SimulateMatchResponse
-from domain.market.records import Bid, Offer
+from domain.market.records import Bid, JobTerms, Offer
 from domain.params import local_params
 from pol.rules.cover import count_paid
 from pol.rules.schedule import total_work
@@ -55,19 +56,21 @@ def test_a_quote_without_bids_says_nothing_of_it(monkeypatch: pytest.MonkeyPatch
     assert "ahead of the audits" not in said
 
 
-def compared(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *tiers: str) -> tuple[dict[str, dict[str, Any]], int]:
+def compared(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, *tiers: str, options: Sequence[str] = (), terms: JobTerms = TERMS
+) -> tuple[dict[str, dict[str, Any]], int]:
     """Return what ``quote --tiers`` says of each tier if one bid offers ``tiers``, and its exit code."""
     bid = replace(BEST, offer=replace(BEST.offer, tiers=tiers))
     checked = CheckedOrder(deposit=10**9, audit_ms=500, window=40, eligible=3, audit_floor=10**6)
 
     def quote(_client: object, _job: object, asked: Request) -> Quote:
         fits = asked.conditions.choose_tier(tiers)
-        return Quote(TERMS, SimulateMatchResponse((bid,) if fits else (), ()), PARAMS, checked=checked)
+        return Quote(terms, SimulateMatchResponse((bid,) if fits else (), ()), PARAMS, checked=checked)
 
     monkeypatch.setattr("consumer.tiers.quote", quote)
     job = tmp_path / "job"
     write_mlp_job(job)
-    ran = assay("quote", job, "--tiers", "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
+    ran = assay("quote", job, "--tiers", *options, "--node", "127.0.0.1:9", "--output", "json", home=tmp_path)
     return {each["tier"]: each for each in json.loads(ran.out)["tiers"]}, ran.code
 
 
@@ -82,6 +85,23 @@ def test_tiers_side_by_side(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     for name in ("seconds", "share_bond"):
         assert sampled[name] > exact[name], name
     assert sampled["challengers"] == "anyone with a bond"
+
+
+def test_an_order_that_takes_credentials_is_shown_with_their_rate_and_bond(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The lower chance of a panel costs less, and needs a higher bond of each share."""
+    terms = replace(TERMS, rounds=100)  # whose job bond allows the least chance
+    usual, _ = compared(monkeypatch, tmp_path, "exact", "sampled", terms=terms)
+    found, code = compared(monkeypatch, tmp_path, "exact", "sampled", options=["--attested"], terms=terms)
+    rules = PARAMS.for_order()
+    assert code == 0
+    assert found["sampled"]["attested"]
+    assert rules.attested_rate_min <= found["sampled"]["rate_bps"] < usual["sampled"]["rate_bps"]
+    assert found["sampled"]["cost"] < usual["sampled"]["cost"]
+    assert found["sampled"]["share_bond"] > usual["sampled"]["share_bond"]
+    assert found["exact"]["rate_bps"] == usual["exact"]["rate_bps"]
+    assert not usual["sampled"]["attested"]
 
 
 def test_a_tier_that_no_bid_offers_says_so(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -42,7 +42,6 @@ def test_what_the_provider_cannot_know_or_need_not_defend_is_not_contested() -> 
         (ruled(other), IN_TIME),
         (ruled(place(), other), IN_TIME),  # the other one would cost the bond
         (ruled(update), IN_TIME),
-        (ruled(place(1)), IN_TIME),  # inside the validator's duty
         (ruled(unserved), IN_TIME),
         (ruled(place(claim=b"")), IN_TIME),
         (ruled(place(ruling=Ruling.RIGHT)), IN_TIME),
@@ -51,6 +50,12 @@ def test_what_the_provider_cannot_know_or_need_not_defend_is_not_contested() -> 
     ):
         assert find_contest(order, CLAIM, clock) is None
     assert find_contest(ruled(place()), replace(CLAIM, commitment=b"\2" * 32), IN_TIME) is None
+
+
+def test_a_ruling_for_which_the_validator_pays_still_costs_the_credential() -> None:
+    """Segment 1 is in the validator's duty."""
+    assert find_contest(ruled(place(1)), CLAIM, IN_TIME) == Contest(0, (1,), is_liable=False)
+    assert find_contest(ruled(place(1), place(2)), CLAIM, IN_TIME) == Contest(0, (1, 2), is_liable=False)
 
 
 def test_a_bond_of_many_auditors_does_not_pay() -> None:
