@@ -183,7 +183,8 @@ class Delivery(Readable):
     job: Job
     progress: Progress | None = None
     note: Callable[[str], None] = lambda text: None
-    # Folder for copies of verified states, with which another validator can continue; None to keep no copies.
+    # Folder for copies of verified states, with which another validator can continue; None to keep no copies. Copies of
+    # other replicas are beside it, in folders with their ids as names.
     states: Path | None = None
     # Number of the leg whose validator has the whole payload.
     _delivered: int = 0
@@ -219,6 +220,7 @@ class Delivery(Readable):
             job=self.job,
             progress=self.progress,
             note=self.note,
+            states=None if self.states is None else self.states.parent / order_id.hex(),
         )
 
     def is_behind(self, wanted: OrderState) -> bool:

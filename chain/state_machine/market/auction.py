@@ -100,8 +100,10 @@ def apply_auction(ctx: Context) -> None:
     for order_id, histogram in matched.unmatched:
         order = ORDERS.must(ctx.store, order_id)
         if histogram != order.unmatched or order.opened_height == ctx.height - 1:
-            ORDERS.update(ctx.store, order_id, unmatched=histogram)
-            ctx.emit(OrderUnmatched(order_id, histogram))
+            # Replicas wait beside the book for the one that leads, and for the same reasons.
+            for name in replica_ids(order) if order.replicas and not order.legs else (order_id,):
+                ORDERS.update(ctx.store, name, unmatched=histogram)
+                ctx.emit(OrderUnmatched(name, histogram))
 
 
 def take_orders(ctx: Context, limit: int) -> tuple[list[Order], list[Order]]:

@@ -156,4 +156,12 @@ MUTANTS = (
         "    return load.slash\n",
         (f"{LEAVING}::test_sold_stake_does_not_leave_before_the_leg_is_over",),
     ),
+    Mutant(
+        "reasons-of-the-leader-only",
+        "a replica that waits beside the book does not say why none of them is matched",
+        "chain/state_machine/market/auction.py",
+        "for name in replica_ids(order) if order.replicas and not order.legs else (order_id,):",
+        "for name in (order_id,):",
+        ("tests/unit/chain/state_machine/proof/test_replicas.py::test_all_replicas_know_why_none_of_them_is_matched",),
+    ),
 )

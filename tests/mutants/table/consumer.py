@@ -48,4 +48,12 @@ MUTANTS = (
         "            if len(self._rest) - done < length or len(self._rest) < self.size:\n",
         (_UNSEALING,),
     ),
+    Mutant(
+        "replica-without-copies",
+        "a consumer keeps copies of states for the first replica only",
+        "consumer/watch.py",
+        "            states=None if self.states is None else self.states.parent / order_id.hex(),\n",
+        "",
+        ("tests/unit/consumer/test_states.py::test_each_replica_has_copies_of_its_own_states",),
+    ),
 )

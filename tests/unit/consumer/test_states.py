@@ -18,10 +18,14 @@ from consumer.states import (
     left_roots,
     newest_verified,
     state_path,
+    states_folder,
 )
+from consumer.watch import Delivery
 from domain.legs.records import Leg, LegState
-from domain.proof.queries import OrderResponse, SeatsRequest, SeatsResponse
+from domain.market.records import OrderState
+from domain.proof.queries import OrderRequest, OrderResponse, SeatsRequest, SeatsResponse
 from domain.proof.records import Round
+from pol.rules.replicas import replica_id
 from pol.rules.states import panel_number
 from tests.unit.validator import support as s
 from tests.unit.validator.test_states import ROOTS, resumed
@@ -89,6 +93,52 @@ def test_copies_are_fetched_once_for_each_round_and_sent_once_to_each_leg(
     copies.step(answer)
     copies.step(answer)
     assert done == ["fetched", "sent"]
+
+
+def test_each_replica_has_copies_of_its_own_states(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The validator that continues one of them gets those of this replica."""
+    kept: list[tuple[bytes, Path]] = []
+    sent: list[tuple[bytes, Path]] = []
+
+    def fetch(_: object, __: object, answer: OrderResponse, folder: Path) -> tuple[Leg, Round]:
+        kept.append((answer.order.id, folder))
+        found = newest_verified(answer)
+        assert found is not None
+        return found
+
+    def send(_: object, __: object, answer: OrderResponse, folder: Path, ___: str) -> int:
+        sent.append((answer.order.id, folder))
+        return 1
+
+    monkeypatch.setattr(consumer.states, "fetch_states", fetch)
+    monkeypatch.setattr(consumer.states, "deliver_states", send)
+    first = resumed()
+    names = [first.order.id, replica_id(first.order.id, 1)]
+    matched = [
+        replace(
+            first,
+            order=replace(first.order, id=name, replicas=2, first_replica=names[0], state=OrderState.RUNNING),
+        )
+        for name in names
+    ]
+    running = [
+        replace(each, order=replace(each.order, legs=1), legs=(replace(each.legs[0], state=LegState.RUNNING),))
+        for each in matched
+    ]
+    answers = {names[1]: running[1]}
+
+    class Node:
+        def query(self, request: OrderRequest) -> OrderResponse:
+            return answers[request.order_id]
+
+    home, job, client = tmp_path / "home", cast(Any, None), cast(ChainClient, Node())
+    delivery = Delivery(client, Key(b"\x01" * 32), names[0], tmp_path, job, states=states_folder(home, names[0]))
+    wanted = [(name, states_folder(home, name)) for name in names]
+    delivery.step(running[0])
+    assert (kept, sent) == (wanted, [])
+    answers[names[1]] = matched[1]
+    delivery.step(running[0])
+    assert sent == wanted[1:]
 
 
 def test_copies_are_sent_to_the_seats_that_look_for_them_though_the_next_validator_does_not_answer(

@@ -159,6 +159,18 @@ def test_replicas_wait_and_are_cancelled_together() -> None:
     assert fees < 400_000
 
 
+def test_all_replicas_know_why_none_of_them_is_matched() -> None:
+    """The one that leads is in the book; the others wait beside it, for the same reasons."""
+    market = make_market("v0")
+    first = market.submit(ordered(3))
+    market.chain.block()
+    known = {market.order(order_id).unmatched for order_id in ids(first, 3)}
+    assert len(known) == 1
+    assert dict(known.pop())
+    told = [bytes.fromhex(event.get("order")) for event in market.chain.events if event.type == "order.unmatched"]
+    assert told == ids(first, 3)
+
+
 def test_replicas_expire_together() -> None:
     market = make_market()
     orders = ids(market.submit(ordered()))
