@@ -6,6 +6,7 @@ gives up.
 """
 
 import logging
+import math
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -291,16 +292,26 @@ class Auditor:
         opening = self.connect(name).call(GET_OPENING, request, seconds)
         return opening.states[0] if opening.ready and opening.states else None
 
-    def _opened(self, action: do.CompareStates, name: str, end: OpenedState, root: bytes) -> OpenedStates:
-        """Fetch end states from a validator. ClusterError if it does not serve them, or they have a wrong size."""
+    def _opened(
+        self, action: do.CompareStates, name: str, end: OpenedState, root: bytes, seconds: float = math.inf
+    ) -> OpenedStates:
+        """Fetch end states from a validator. ClusterError if they have a wrong size or take longer than ``seconds``."""
         seat = self.ledger.store.seat(action.seat)
         sizes = seat.sizes if seat is not None else None
         if sizes is None or (end.global_state.size, end.local_state.size) != (sizes.global_state, sizes.local_state):
             raise ClusterError(ClusterErrorKind.WRONG_CONTENT, "the end states have a wrong size", "ask another seat")
+        ends = self.now() + seconds
+
+        def keep_time(_done: int, _size: int) -> None:
+            self.ledger.hold_for(action.seat, ())
+            if self.now() >= ends:
+                raise ClusterError(ClusterErrorKind.BUSY, "too slow for the time of this seat", "go on without it")
+
         for blob in (end.global_state, end.local_state):
             self.ledger.hold_for(action.seat, (blob,))
             if not self.blobs.status(blob).complete:
-                self.connect(name).fetch(blob, self.blobs, lambda _done, _size: self.ledger.hold_for(action.seat, ()))
+                wait = None if seconds == math.inf else HELPER_SECONDS
+                self.connect(name).fetch(blob, self.blobs, keep_time, name, wait)
         files = StateFiles(self.blobs.path(end.global_state.sha256), self.blobs.path(end.local_state.sha256))
         return OpenedStates(files, end.metrics, root)
 
@@ -309,13 +320,17 @@ class Auditor:
     ) -> tuple[list[tuple[do.ReviewedSeat, OpenedStates]], list[do.ReviewedSeat]]:
         """Fetch the end states of seats of earlier stages; return those that were served, and the seats that served
         none.
+
+        Each seat has the same time. Otherwise a seat without a state could keep a reviewer from its answer.
         """
         served, missing = [], []
+        seconds = max(HELPER_SECONDS, float(action.ask_until - self.clock()) / max(1, len(action.reviewed)))
         for other in action.reviewed:
             try:
                 end = self._end(action, other.validator, HELPER_SECONDS)
                 if end is not None:
-                    served.append((other, self._opened(action, other.validator, end, other.root)))
+                    states = self._opened(action, other.validator, end, other.root, seconds)
+                    served.append((other, states))
                     continue
             except ClusterError as error:
                 _log.info("%s: %s serves no end state: %s", action.key, other.validator, error)

@@ -3,7 +3,7 @@
 from chain.state_machine.context import Context
 from chain.state_machine.ledger.order_money import get_job_bond, get_share_bond
 from chain.state_machine.proof.places import get_roots
-from chain.state_machine.proof.refuted import get_wrong, is_unserved
+from chain.state_machine.proof.refuted import get_wrong, is_compared, is_unserved
 from chain.state_machine.proof.tables import SHARES
 from domain.ledger.records import BondRow
 from domain.legs.records import Leg
@@ -34,14 +34,15 @@ def get_slashable(ctx: Context, panel: Panel) -> tuple[int, ...]:
     """Return the numbers of the places for which the stage that just ended would slash the validator.
 
     The ruling must name the right result of the place. If a place was not served, or if no one has shown its leaf, the
-    cause may be an outage. Such a place costs the job bond, but never a slash.
+    cause may be an outage. If end states are outside the thresholds of other machines, the cause may be a machine that
+    no profile has. Such a place costs the job bond, but never a slash.
     """
     return tuple(
         number
         for number, place in enumerate(panel.places)
         if place.ruling is Ruling.WRONG
         and place.stage == panel.stage
-        and not is_unserved(place)
+        and not (is_unserved(place) or is_compared(place))
         and (place.stops or place.claim != b"")
         and _get_wrong_share(ctx, panel, place) is None
     )

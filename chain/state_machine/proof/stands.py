@@ -13,7 +13,7 @@ from chain.state_machine.market.book import return_bond
 from chain.state_machine.proof.covers import add_claim, count_stands, get_fund_bonds, note_stand
 from chain.state_machine.proof.hooks import DISPUTE_RULED, SHARES_REFUTED
 from chain.state_machine.proof.redress import Redress, pay_redress
-from chain.state_machine.proof.refuted import get_refuted_providers
+from chain.state_machine.proof.refuted import get_disproved_providers
 from chain.state_machine.proof.room import move_panel, take_room
 from chain.state_machine.proof.seats import settle_panel
 from chain.state_machine.proof.shares import change_share, count_share
@@ -84,7 +84,7 @@ def end_stand(ctx: Context, order: Order, leg: Leg, panel: Panel) -> None:
             add_claim(ctx, order, leg, share)
         note_stand(ctx, share.key, -1)
     _note(ctx, share, right=right, wrong=wrong)
-    SHARES_REFUTED(ctx, get_refuted_providers(ctx, panel))
+    SHARES_REFUTED(ctx, get_disproved_providers(ctx, panel))
     DISPUTE_RULED(ctx, panel)
     count_stands(ctx, order.id, -1)
 

@@ -22,7 +22,7 @@ from chain.state_machine.proof.liability import (
     get_wrong_shares,
     is_by_validator,
 )
-from chain.state_machine.proof.refuted import get_refuted_providers, get_wrong
+from chain.state_machine.proof.refuted import get_disproved_providers, get_wrong
 from chain.state_machine.proof.room import move_panel
 from chain.state_machine.proof.rounds import void_round
 from chain.state_machine.proof.seats import settle_panel
@@ -76,7 +76,7 @@ def end_void(ctx: Context, order: Order, panel: Panel) -> None:
         count_share(ctx, share.claim.provider, accepted=-1, rejected=1)
         WRONG_PROVIDERS.mark(ctx.store, key.order_id, key.leg, share.claim.provider)
         ctx.emit(ShareFoundWrong(share.key, share.claim.provider))
-    SHARES_REFUTED(ctx, get_refuted_providers(ctx, panel))
+    SHARES_REFUTED(ctx, get_disproved_providers(ctx, panel))
     by_validator = is_by_validator(ctx, panel)
     rewarded = burn_halves(ctx, order.id, shares, _get_reward(ctx, leg, panel, if_by_validator=False))
     move_panel(ctx, PANELS.must(ctx.store, *panel.key), PanelStep.STOP, is_settled=True)

@@ -409,7 +409,7 @@ MUTANTS = (
         "attest-stand-keeps-credential",
         "a provider that stands for a wrong share keeps its credential",
         "chain/state_machine/proof/stands.py",
-        "    SHARES_REFUTED(ctx, get_refuted_providers(ctx, panel))\n",
+        "    SHARES_REFUTED(ctx, get_disproved_providers(ctx, panel))\n",
         "",
         (f"{CREDENTIALS}::test_a_provider_that_stands_for_a_wrong_share_loses_its_credential",),
     ),

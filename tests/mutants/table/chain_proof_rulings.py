@@ -212,4 +212,12 @@ MUTANTS = (
         "    if not (tier.may_answer(place, answer.kind) or answer.root):\n",
         ("tests/unit/chain/state_machine/proof/test_tolerance.py",),
     ),
+    Mutant(
+        "slash-for-a-distance",
+        "a validator is slashed for a segment that is outside the thresholds of other machines",
+        "chain/state_machine/proof/liability.py",
+        "        and not (is_unserved(place) or is_compared(place))\n",
+        "        and not is_unserved(place)\n",
+        ("tests/unit/chain/state_machine/proof/test_tolerance.py",),
+    ),
 )

@@ -204,6 +204,25 @@ def test_a_claim_outside_makes_the_round_void_at_the_cost_of_its_provider() -> N
     market.chain.check_books()
 
 
+def test_a_segment_of_the_duty_that_is_outside_costs_the_job_bond_and_no_slash() -> None:
+    """A machine that no profile has may be outside the thresholds without a lie."""
+    market = make_market()
+    order_id = closed_round(market)
+    for stage in (1, 2):
+        market.wait_stage(order_id, 0, stage)
+        say(market, order_id, kind=AnswerKind.OUTSIDE)
+    panel = market.panel(order_id, 0)
+    shares = {(share.key.slot, share.key.issue): share for share in market.shares(order_id)}
+    wrong = [place.place for place in panel.places if place.ruling is Ruling.WRONG]
+    assert any(place.segment in shares[place.slot, place.issue].drawn for place in wrong)
+    market.chain.pass_until(panel.appeal_until)
+    market.chain.pass_time(market.order(order_id).window + 2)
+    assert market.round(order_id, 0).void
+    assert market.leg(order_id).end_reason == LegEnd.WRONG_ROUND
+    assert not market.panel(order_id, 0).for_slash
+    assert lost(market, "v0") == 0
+
+
 def _reviewed(market: Market, order_id: bytes, first: Remarks, then: Remarks) -> list[str]:
     """Let a review be drawn whose seat says ``first``, and a further stage whose seats say ``then``."""
     say(market, order_id)
