@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from console import words
 from console.blocks import show_block, show_blocks, show_transaction
+from console.credentials import show_credentials
 from console.duties import duties_of, work_of
 from console.errors import ConsoleError, NotThere
 from console.find import find
@@ -384,6 +385,10 @@ class ConsolePages:
         return show_job(self.job, query.text("program", 10))
 
     # --- validators and providers ------------------------------------------------------------
+
+    def credentials(self, query: PageQuery) -> dict[str, Any]:
+        """Return policies about evidence, credentials, bans, and requests that panels judge."""
+        return show_credentials(self._index, self._known.snapshot.clock, ROWS_SHOWN)
 
     def members(self, query: PageQuery) -> dict[str, Any]:
         """Return validators and providers with their records and earnings."""

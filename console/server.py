@@ -232,6 +232,7 @@ class Console:
             "/orders": ("orders", pages.orders),
             "/book": ("book", pages.book),
             "/members": ("members", pages.members),
+            "/credentials": ("credentials", pages.credentials),
             "/job": ("job", pages.show_job),
             "/blocks": ("blocks", pages.blocks),
             "/blocks/{height:int}": ("block", pages.block),

@@ -43,6 +43,22 @@ CREATE TABLE providers (
 CREATE TABLE seen (address TEXT PRIMARY KEY, height INTEGER NOT NULL, kind TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE jobs (job_id BLOB PRIMARY KEY, name TEXT NOT NULL) WITHOUT ROWID;
 CREATE TABLE pots (name TEXT PRIMARY KEY, amount INTEGER NOT NULL) WITHOUT ROWID;
+CREATE TABLE policies (
+    name TEXT PRIMARY KEY, technology TEXT NOT NULL, valid_for INTEGER NOT NULL, added_at INTEGER NOT NULL,
+    withdrawn_at INTEGER NOT NULL DEFAULT 0
+) WITHOUT ROWID;
+CREATE TABLE credentials (
+    credential BLOB PRIMARY KEY, owner TEXT NOT NULL, policy TEXT NOT NULL, since INTEGER NOT NULL,
+    ends_at INTEGER NOT NULL, banned_at INTEGER NOT NULL DEFAULT 0, number INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX credentials_by_number ON credentials (number);
+CREATE TABLE judgements (
+    owner TEXT PRIMARY KEY, policy TEXT NOT NULL, credential BLOB NOT NULL, asked_at INTEGER NOT NULL,
+    wanted INTEGER NOT NULL, seats INTEGER NOT NULL DEFAULT 0, committed INTEGER NOT NULL DEFAULT 0,
+    revealed INTEGER NOT NULL DEFAULT 0, until INTEGER NOT NULL DEFAULT 0, verdict INTEGER NOT NULL DEFAULT 0,
+    reason INTEGER NOT NULL DEFAULT 0, number INTEGER NOT NULL
+) WITHOUT ROWID;
+CREATE INDEX judgements_by_number ON judgements (number);
 CREATE TABLE traces (
     order_id BLOB, leg INTEGER, round INTEGER, slot INTEGER, issue INTEGER,
     change INTEGER NOT NULL, trace TEXT NOT NULL, PRIMARY KEY (order_id, leg, round, slot, issue)
@@ -62,6 +78,9 @@ _TABLES: Final = (
     "providers",
     "seen",
     "pots",
+    "policies",
+    "credentials",
+    "judgements",
     "traces",
 )
 

@@ -5,7 +5,10 @@ from console.index.records import (
     COLUMNS,
     POTS,
     BlockRow,
+    CredentialRow,
+    JudgementRow,
     OrderRow,
+    PolicyRow,
     ProviderRow,
     event_of,
     order_row,
@@ -80,6 +83,40 @@ class Readings(Database):
             height,
         )
         return (int(first), int(last) - int(first) + 1) if first else (0, 0)
+
+    def policies(self) -> list[PolicyRow]:
+        """Return all policies about evidence, by name."""
+        rows = self._all("SELECT name, technology, valid_for, added_at, withdrawn_at FROM policies ORDER BY name")
+        return [PolicyRow(*row) for row in rows]
+
+    def credentials(self, limit: int, *, banned: bool = False) -> list[CredentialRow]:
+        """Return at most ``limit`` credentials, the last one that changed first; only those that are ``banned`` or not
+        banned.
+        """
+        rows = self._all(
+            "SELECT credential, owner, policy, since, ends_at, banned_at FROM credentials WHERE (banned_at > 0) = ? "
+            "ORDER BY number DESC LIMIT ?",
+            banned,
+            limit,
+        )
+        return [CredentialRow(*row) for row in rows]
+
+    def count_credentials(self, policy: str, clock: int) -> int:
+        """Return the number of credentials of a policy that have neither ended nor been banned at ``clock``."""
+        ((count,),) = self._all(
+            "SELECT COUNT(*) FROM credentials WHERE policy = ? AND ends_at > ? AND banned_at = 0", policy, clock
+        )
+        return int(count)
+
+    def judgements(self, limit: int, *, is_open: bool) -> list[JudgementRow]:
+        """Return at most ``limit`` requests for credentials that are open, or that have a verdict, the newest first."""
+        rows = self._all(
+            "SELECT owner, policy, credential, asked_at, wanted, seats, committed, revealed, until, verdict, reason "
+            "FROM judgements WHERE (verdict = 0) = ? ORDER BY number DESC LIMIT ?",
+            is_open,
+            limit,
+        )
+        return [JudgementRow(*row) for row in rows]
 
     def last_seen(self, address: str) -> tuple[int, str]:
         """Return the height of the last action of an address, and the kind of its event; (0, "") if there is none."""

@@ -68,6 +68,50 @@ class ProviderRow:
     height: int
 
 
+@dataclass(frozen=True, slots=True)
+class PolicyRow:
+    """A policy about evidence. Times are on the chain clock; ``withdrawn_at`` is 0 while the policy is in force."""
+
+    name: str
+    technology: str
+    valid_for: int
+    added_at: int
+    withdrawn_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class CredentialRow:
+    """The credential of a device with its last owner. ``banned_at`` is 0 if it is not banned."""
+
+    credential: bytes
+    owner: str
+    policy: str
+    since: int
+    ends_at: int
+    banned_at: int
+
+
+@dataclass(frozen=True, slots=True)
+class JudgementRow:
+    """The last request of an account for a credential: the seats of its panel, and how many have answered.
+
+    The panel answers ``until`` a time on the chain clock, which is 0 before it is drawn. ``verdict`` is an
+    ``AttestVerdict``, or 0 while the request is open. ``reason`` is an ``AttestAnswer``, or 0.
+    """
+
+    owner: str
+    policy: str
+    credential: bytes
+    asked_at: int
+    wanted: int
+    seats: int
+    committed: int
+    revealed: int
+    until: int
+    verdict: int
+    reason: int
+
+
 COLUMNS: Final = ", ".join(OrderRow.__slots__)
 """Columns of the table of orders, in the order that :func:`order_row` expects."""
 

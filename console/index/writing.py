@@ -12,6 +12,18 @@ from typing import Any, Final
 from console.index.reading import Readings
 from console.index.records import EARNINGS, BlockRow, order_of
 from console.traces import ShareTrace
+from domain.attest.events import (
+    AttestationAsked,
+    AttestationEnded,
+    AttestPanelDrawn,
+    AttestPolicyAdded,
+    AttestPolicyWithdrawn,
+    CredentialBanned,
+    CredentialEnded,
+    CredentialGranted,
+    VerdictCommitted,
+    VerdictRevealed,
+)
 from domain.disputes.events import ChallengeCommitted
 from domain.distribution.events import (
     CommissionWithdrawn,
@@ -344,6 +356,87 @@ class EventIndex(Readings):
             kind,
             amount,
         )
+
+    # --- credentials -------------------------------------------------------------------------
+
+    @_take.register
+    def _(self, change: AttestPolicyAdded, event: LoggedEvent) -> None:
+        self._do(
+            "INSERT OR REPLACE INTO policies (name, technology, valid_for, added_at) VALUES (?, ?, ?, ?)",
+            change.name,
+            change.policy.technology,
+            change.valid_for,
+            change.added_at,
+        )
+
+    @_take.register
+    def _(self, change: AttestPolicyWithdrawn, event: LoggedEvent) -> None:
+        self._do("UPDATE policies SET withdrawn_at = ? WHERE name = ?", change.withdrawn_at, change.name)
+
+    @_take.register
+    def _(self, change: CredentialGranted, event: LoggedEvent) -> None:
+        self._do(
+            "INSERT OR REPLACE INTO credentials (credential, owner, policy, since, ends_at, number) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            change.credential,
+            change.owner,
+            change.policy,
+            change.since,
+            change.ends_at,
+            event.number,
+        )
+
+    @_take.register
+    def _(self, change: CredentialEnded, event: LoggedEvent) -> None:
+        self._credential(change.credential, event, ends_at=change.ends_at)
+
+    @_take.register
+    def _(self, change: CredentialBanned, event: LoggedEvent) -> None:
+        self._credential(change.credential, event, banned_at=change.banned_at)
+
+    def _credential(self, credential: bytes, event: LoggedEvent, **values: int) -> None:
+        names = ", ".join(f"{name} = ?" for name in values)
+        self._do(
+            f"UPDATE credentials SET {names}, number = ? WHERE credential = ?",
+            *values.values(),
+            event.number,
+            credential,
+        )
+
+    @_take.register
+    def _(self, change: AttestationAsked, event: LoggedEvent) -> None:
+        self._do(
+            "INSERT OR REPLACE INTO judgements (owner, policy, credential, asked_at, wanted, number) "
+            "VALUES (?, ?, ?, ?, ?, ?)",
+            change.owner,
+            change.policy,
+            change.credential,
+            change.asked_at,
+            change.wanted,
+            event.number,
+        )
+
+    @_take.register
+    def _(self, change: AttestPanelDrawn, event: LoggedEvent) -> None:
+        self._judgement(change.owner, seats=len(change.validators), until=change.reveals_end)
+
+    @_take.register
+    def _(self, change: VerdictCommitted, event: LoggedEvent) -> None:
+        self._judgement(change.owner, until=change.reveals_end)
+        self._do("UPDATE judgements SET committed = committed + 1 WHERE owner = ?", change.owner)
+
+    @_take.register
+    def _(self, change: VerdictRevealed, event: LoggedEvent) -> None:
+        self._judgement(change.owner, until=change.reveals_end)
+        self._do("UPDATE judgements SET revealed = revealed + 1 WHERE owner = ?", change.owner)
+
+    @_take.register
+    def _(self, change: AttestationEnded, event: LoggedEvent) -> None:
+        self._judgement(change.owner, verdict=change.verdict, reason=change.reason, number=event.number)
+
+    def _judgement(self, owner: str, **values: int) -> None:
+        names = ", ".join(f"{name} = ?" for name in values)
+        self._do(f"UPDATE judgements SET {names} WHERE owner = ?", *values.values(), owner)
 
     def add_blocks(self, blocks: Iterable[BlockRow]) -> None:
         """Store times and proposers of blocks."""

@@ -165,4 +165,12 @@ MUTANTS = (
         "        return self.status.clock + int(passed)\n",
         (f"{_CONSOLE}/test_server.py",),
     ),
+    Mutant(
+        "withdrawn-policy-in-force",
+        "the console shows credentials of a withdrawn policy as in force",
+        "console/credentials.py",
+        "row.ends_at > clock and row.policy not in withdrawn",
+        "row.ends_at > clock",
+        ("tests/unit/console/test_credentials.py",),
+    ),
 )

@@ -68,6 +68,7 @@ def all_pages(told: Told) -> list[str]:
         "/members/v0",
         "/members/v0p0",
         "/members/carol",
+        "/credentials",
         *(f"/orders/{order_id}" for order_id in (settled, running, waiting)),
         f"/orders/{settled}/1/0/0/1",
         f"/losses?orders={settled},{running}&scale=log&smooth=some",
