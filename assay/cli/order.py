@@ -701,7 +701,7 @@ def result(
     "never-served",
     help="Report that a validator never served you the result of a round, so that auditors fetch it.\n\n"
     "They serve the result to you then, and the order settles later. If they can fetch it, you pay them, from your\n"
-    "bond account (assay provider bond). If the last stage finds that it is unavailable, the validator is at fault:\n"
+    "bond account (assay tx deposit-bond). If the last stage finds that it is unavailable, the validator is at fault:\n"
     "the job bond pays what the leg has cost, and the validator's withheld part returns. The bond returns.\n\n"
     + ORDER_ID
     + "Example: assay order never-served 1a2b… --from alice",

@@ -43,9 +43,11 @@ def test_a_mutant_fits_its_file_and_names_tests_that_exist(mutant: Mutant) -> No
 
 
 def test_each_mutant_is_in_the_table_of_its_part() -> None:
+    """A large part is divided among tables whose names begin with it."""
     for part in PARTS:
-        names = {_part_of(mutant.file) for mutant in part.MUTANTS}
-        assert names == {part.__name__.removeprefix("tests.mutants.table.")}
+        table = part.__name__.removeprefix("tests.mutants.table.")
+        (name,) = {_part_of(mutant.file) for mutant in part.MUTANTS}
+        assert table == name or table.startswith(f"{name}_")
 
 
 def _part_of(path: str) -> str:

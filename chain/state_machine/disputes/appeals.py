@@ -52,7 +52,7 @@ def check_appeal(ctx: Context, message: MsgAppeal) -> CheckedAppeal:
     free = get_bond_account(ctx.store, message.appellant).free
     if free < bond:
         reason = f"the appeal needs a bond of {in_assay(bond)}, but the bond account has {in_assay(free)}"
-        raise Refusal(INSUFFICIENT_BOND, "appellant", reason, "deposit more first (assay provider bond)")
+        raise Refusal(INSUFFICIENT_BOND, "appellant", reason, "deposit more first (assay tx deposit-bond)")
     return CheckedAppeal(order=order, leg=leg, panel=panel, bond=bond)
 
 

@@ -101,7 +101,7 @@ def check_challenge(ctx: Context, message: MsgChallenge) -> CheckedChallenge:
     free = get_bond_account(ctx.store, message.challenger).free
     if free < message.bond:
         reason = f"is {in_assay(message.bond)}, but the bond account has {in_assay(free)}"
-        raise Refusal(INSUFFICIENT_BOND, "bond", reason, "deposit more first (assay provider bond)")
+        raise Refusal(INSUFFICIENT_BOND, "bond", reason, "deposit more first (assay tx deposit-bond)")
     opened = states.count(DisputeState.OPEN)
     return CheckedChallenge(order=found.order, closed=found.closed, least=least, open_before=opened)
 

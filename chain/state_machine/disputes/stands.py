@@ -80,7 +80,7 @@ def check(ctx: Context, message: MsgStand) -> CheckedStand:
     free = get_bond_account(ctx.store, message.provider).free
     if free < added:
         reason = f"the stand needs a bond of {in_assay(added)} more, but the bond account has {in_assay(free)}"
-        raise Refusal(INSUFFICIENT_BOND, "provider", reason, "deposit more first (assay provider bond)")
+        raise Refusal(INSUFFICIENT_BOND, "provider", reason, "deposit more first (assay tx deposit-bond)")
     bond = added + (locked.amount if locked is not None else 0)
     return CheckedStand(order=order, closed=closed, share=share, work=work, bond=bond, added=added)
 

@@ -142,7 +142,7 @@ def check_inclusion(ctx: Context, task: CheckedTask) -> CheckedInclusion:
     free = get_bond_account(ctx.store, task.claim.provider).free
     if free < bond:
         reason = f"the share needs a bond of {in_assay(bond)}, but the bond account has {in_assay(free)}"
-        raise Refusal(INSUFFICIENT_BOND, "provider", reason, "deposit more first (assay provider bond)")
+        raise Refusal(INSUFFICIENT_BOND, "provider", reason, "deposit more first (assay tx deposit-bond)")
     local_in = _get_opening(ctx, task.order, task.leg, task.claim.key)
     return CheckedInclusion(claim=task.claim, local_in=local_in, work=work, bond=bond)
 

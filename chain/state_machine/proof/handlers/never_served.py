@@ -63,7 +63,7 @@ def check_state(ctx: Context, message: MsgNeverServed) -> CheckedMiss:
     free = get_bond_account(ctx.store, message.consumer).free
     if free < bond:
         reason = f"the panel needs a bond of {in_assay(bond)}, but the bond account has {in_assay(free)}"
-        raise Refusal(INSUFFICIENT_BOND, "consumer", reason, "deposit more first (assay provider bond)")
+        raise Refusal(INSUFFICIENT_BOND, "consumer", reason, "deposit more first (assay tx deposit-bond)")
     return CheckedMiss(order=order, leg=leg, closed=closed, bond=bond)
 
 
