@@ -60,19 +60,16 @@ class Overlay:
 
     def record(self, cls: type[T], key: bytes) -> T | None:
         """Return the record at ``key``, or None."""
-        overlay = self
-        value: Any = overlay._values.get(key, _MISSING)
-        while value is _MISSING and overlay._parent is not None:
-            overlay = overlay._parent
-            value = overlay._values.get(key, _MISSING)
+        value: Any = self._values.get(key, _MISSING)
         if value is _MISSING:
-            return overlay._record_below(cls, key)
+            return self._record_below(cls, key)
         if type(value) is bytes:
-            value = overlay._values[key] = decode(cls, value)
+            value = self._values[key] = decode(cls, value)
         return value  # type: ignore[no-any-return]
 
     def _record_below(self, cls: type[T], key: bytes) -> T | None:
-        """Return the record at ``key`` of a base that is no overlay."""
+        if self._parent is not None:
+            return self._parent.record(cls, key)
         value: Any = self._read.get(key, _MISSING)
         if value is _MISSING:
             data = self._base.get(key)
