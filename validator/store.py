@@ -36,7 +36,7 @@ from validator.decide.records import (
 )
 
 _log = logging.getLogger("assay.validator")
-FORM = 9
+FORM = 10
 """Version of the records' format. It is increased with each change after which older records can no longer be read."""
 COMPUTING = "computing"
 """The name of the file, beside the database, with the name of the back end that the daemon loaded at its last start."""

@@ -21,11 +21,19 @@ MUTANTS = (
         ("tests/unit/pol/replay/test_trial.py::test_the_first_step_of_every_slot_of_the_leg_is_tried",),
     ),
     Mutant(
+        "thresholds-untried",
+        "a consumer orders work for which honest providers lose their bonds",
+        "pol/replay/trial.py",
+        ' if here and there else ""\n',
+        ' if not here and there else ""\n',
+        (f"{TRIAL}::test_thresholds_that_reject_another_machine_are_declined",),
+    ),
+    Mutant(
         "trial-none",
         "a job is accepted that nobody has run",
         "pol/replay/trial.py",
-        "return Trial(terms=trial.terms, times=try_job(loaded, request.slot, request.slots, executor))",
-        "return Trial(terms=trial.terms)",
+        "            times = try_job(loaded, request.slot, request.slots, executor, here)\n",
+        "            times = None\n",
         (f"{TRIAL}::test_a_job_that_goes_to_infinity_at_once_is_declined",),
     ),
     Mutant(
