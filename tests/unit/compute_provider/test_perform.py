@@ -11,6 +11,7 @@ from typing import Any, Self
 import pytest
 
 from chain.client.errors import TxRefused
+from compute_provider.daemon import Daemon
 from compute_provider.decide import actions as do
 from compute_provider.decide import claims
 from compute_provider.decide.records import Shares, ShareWork, Stage
@@ -310,3 +311,19 @@ def test_a_refused_deposit_stops_no_duty(watching: Callable[[Bank, str], None]) 
     bank.refuses = False
     watching(bank, "bond")
     assert bank.deposits == [500]
+
+
+@pytest.mark.parametrize("unable", [False, True])
+def test_a_worker_that_cannot_train_an_order_speaks_for_all_its_shares(tmp_path: Path, unable: bool) -> None:
+    folder = tmp_path / "chain"
+    folder.mkdir()
+    chain = s.FolderChain(folder)
+    daemon = Daemon(s.config(tmp_path / "home"), s.CHAIN, chain, chain)
+    daemon._on_worker(s.task().key, {"failed": "no torch", "again": False, **({"unable": True} if unable else {})})
+    assert daemon._performer.unable == ({s.ORDER_ID: "no torch"} if unable else {})
+    daemon._stop.set()
+    daemon._performer.close()
+    daemon._machines.close()
+    daemon._lanes.close()
+    daemon._performer.blobs.close()
+    daemon._store.close()

@@ -15,11 +15,12 @@ from pol.executor.hardware import HALVES, REVERSED, Hardware
 from pol.executor.hardware_backend import hardware_backend
 from pol.executor.interface import Backend
 from pol.executor.names import Engine
+from pol.executor.segment_backend import segment_backend
 from pol.job.load import LoadedJob, load_document, load_job
 from pol.job.write import write_job
 from pol.local.run import run_locally
 from pol.rules.commitment import boundary_root
-from pol.rules.tolerance import BF16, TIER_NAME
+from pol.rules.tolerance import BF16, PARTS, TIER_NAME
 from pol.state.arrays import Array, State
 from pol.state.canonical import encode_state
 from pol.values import f32_bits
@@ -327,7 +328,7 @@ def test_exact_tiers_compare_roots(setting: Setting) -> None:
 
 
 def test_the_scale_of_a_slot_that_begins_with_its_own_local_state(tmp_path: Path) -> None:
-    """Otherwise the way from the order's local state, which is longer, would let an untrained state pass."""
+    """Otherwise validators and seats would judge by a way that the slot did not go."""
     write_job(tmp_path / "first", tiny_source(1, 2, 2))
     ran = run_locally(tmp_path / "first")
     going_on = replace(
@@ -342,15 +343,28 @@ def test_the_scale_of_a_slot_that_begins_with_its_own_local_state(tmp_path: Path
     loaded = setting.loaded
     own = loaded.slot_local(PART.slot)
     assert own is not None
-    state, metrics = run_steps(loaded, PART, 0, setting.start(0), HERE)
-    claims = {
-        name: setting.write(name, (state.global_state, local), metrics)
-        for name, local in {"honest": state.local_state, "untrained": own}.items()
+    # The reference is the checker's own end, so that only the scale of the changed tensor decides.
+    checker = segment_backend(loaded.job.document, ENGINE, hardware=True)
+    state, metrics = run_steps(loaded, PART, 0, setting.start(0), checker)
+    honest = setting.write("honest", (state.global_state, state.local_state), metrics)
+    tolerance_part = loaded.job.document.tolerance
+    assert tolerance_part is not None
+    ways = {
+        name: tuple(float(np.abs(value - start[name]).max()) for start in (own, loaded.local_state))
+        for name, value in state.local_state.items()
     }
-    assert setting.check(claims["honest"], index=0) == ShareReason.NONE
-    assert setting.check(claims["untrained"], index=0) == ShareReason.SEGMENT_MISMATCH
-    asked = StatesComparison(setting.job, setting.opened(0), claims["honest"], tuple(claims.values()), PART, 0)
-    assert TOLERANCE_CHECKS.compare(asked) == (Match.WITHIN, Match.OUTSIDE)
+    name = max(ways, key=lambda each: abs(np.log(ways[each][1] / ways[each][0])))
+    right, other = ways[name]
+    # A change that is within the thresholds on one of the two scales, and outside on the other.
+    change = tolerance_part.by_name[f"local.{name}"].largest / PARTS * float(np.sqrt(right * other))
+    moved = np.array(state.local_state[name])
+    moved.reshape(-1)[0] += np.float32(change)
+    claim = setting.write("moved", (state.global_state, {**state.local_state, name: moved}), metrics)
+    expected = ShareReason.NONE if other < right else ShareReason.SEGMENT_MISMATCH
+    assert setting.check(honest, index=0) == ShareReason.NONE
+    assert setting.check(claim, index=0) == expected
+    asked = StatesComparison(setting.job, setting.opened(0), honest, (honest, claim), PART, 0)
+    assert TOLERANCE_CHECKS.compare(asked) == (Match.WITHIN, Match.WITHIN if other < right else Match.OUTSIDE)
 
 
 def test_updates_and_aggregations_are_exact() -> None:

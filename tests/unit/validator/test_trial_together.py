@@ -21,6 +21,7 @@ from pol.machines.pool import GroupPool, OneGroup
 from pol.replay.trial import TrialRequest, try_payload
 from pol.replay.trial_together import try_together
 from pol.work.executor import TaskTimeout
+from tests.support.tolerant import tolerant
 from tests.unit.pol.odd_jobs import (
     SLOTS,
     Change,
@@ -33,6 +34,7 @@ from tests.unit.pol.odd_jobs import (
     write_odd_job,
 )
 from tests.unit.pol.replay.test_coded_updates import spec as coded_spec
+from tests.unit.validator.trained import JOB
 from validator.work.together import Together
 
 ENGINE = Engine("numpy", threads=1, memory=1 << 30)
@@ -143,3 +145,16 @@ def test_a_trial_ends_at_its_deadline_and_a_daemon_gives_it_to_the_group(pool: G
     with pytest.raises(TaskTimeout):
         together.run(try_payload, request(tmp_path / "job"), time.monotonic() + 4.0, Event())
     assert not pool.processes()
+
+
+def test_a_job_in_hardware_arithmetic_is_tried_by_one_machine(
+    pool: GroupPool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def formed(*_args: object) -> None:
+        raise AssertionError("a group is formed")
+
+    monkeypatch.setattr(pool, "group", formed)
+    for precision, decline in (("fp32", 0), ("tf32", LegEnd.DECLINED_BY_CHOICE)):
+        asked = request(tolerant(JOB, tmp_path / precision, precision), slots=range(1), hardware=True)
+        found = try_together(pool, asked, inf, Event())
+        assert (found.decline, found.times is None) == (decline, bool(decline))
