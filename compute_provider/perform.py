@@ -469,7 +469,7 @@ class Performer:
         """Compare a task with the chain, and record the arithmetic that the tier of its leg has there."""
         order = self._chain.order(task.key.order_id)
         problem = self._problem(task, order)
-        hardware = not problem and claims.is_hardware(task, order)
+        hardware = not problem and claims.is_hardware(order, task.key.leg)
         return _result_of_check(task.key, problem, partial(receive.checked, hardware=hardware))
 
     def _problem(self, task: TrainTask, order: OrderResponse) -> str:
@@ -985,7 +985,7 @@ class Performer:
             if seat.stage != panel.stage or seat.commitment or (panel_key, seat.number) in self._shown:
                 continue
             try:
-                if self._show_seat(work, panel, seat, with_ends=claims.shows_ends(order, panel)):
+                if self._show_seat(work, panel, seat, with_ends=claims.is_hardware(order, panel.leg)):
                     self._shown.add((panel_key, seat.number))
             except ClusterError as error:
                 _log.info("%s: seat %s: %s; trying again", name_of(key), seat.validator, error)

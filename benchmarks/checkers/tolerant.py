@@ -21,8 +21,8 @@ from pol.replay.calibrate import judge, measure
 from pol.replay.consent import add_tolerance
 from pol.replay.controls import find_controls
 from pol.replay.profile import Profile
-from pol.rules.tiers.exact import EXACT
 from pol.rules.tiers.tier import Tier
+from pol.rules.tiers.tolerance import TOLERANCE
 from pol.rules.tolerance import TIER_NAME
 from tests.security.setting import Claim, Setting, make_setting
 from validator.work.checks.tolerance import TOLERANCE_CHECKS
@@ -56,7 +56,7 @@ def make_twin(setting: Setting, segments: int = PROFILED) -> Twin:
 class Tolerant:
     """The check of the tier: the draws of a tier with a panel for every round, and distances in place of roots."""
 
-    tier: Tier = EXACT
+    tier: Tier = TOLERANCE
 
     @property
     def name(self) -> str:

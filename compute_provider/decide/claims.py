@@ -74,9 +74,12 @@ def problem(task: TrainTask, order: OrderResponse, validator: str) -> str:
     return ""
 
 
-def is_hardware(task: TrainTask, order: OrderResponse) -> bool:
-    """Return whether the tier of the task's leg has hardware arithmetic, by what the chain has of the leg."""
-    leg = order.leg(task.key.leg)
+def is_hardware(order: OrderResponse, number: int) -> bool:
+    """Return whether the tier of a leg has hardware arithmetic, by what the chain has of the leg.
+
+    The seats of its panels compare the end states of segments, so they need them.
+    """
+    leg = order.leg(number)
     return leg is not None and tier_of(leg).hardware
 
 
@@ -441,12 +444,6 @@ def standing_panel(order: OrderResponse, task: ShareKey, provider: str) -> Panel
         return None
     panel = RoundKey(key.order_id, key.leg, key.round).panel(share.stand)
     return next((known for known in order.panels if known.key == panel and not known.is_settled), None)
-
-
-def shows_ends(order: OrderResponse, panel: Panel) -> bool:
-    """Return whether the seats of a panel need the end states of its segments, because they compare them."""
-    leg = order.leg(panel.leg)
-    return leg is not None and tier_of(leg).hardware
 
 
 def place_opening(

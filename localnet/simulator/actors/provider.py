@@ -816,7 +816,7 @@ class ProviderActor:
             auditor = self.world.validators[seat.validator].auditor
             for number in seat.places:
                 place = panel.places[number].place
-                with_end = claims.shows_ends(self.world.order(key.order_id), panel)
+                with_end = claims.is_hardware(self.world.order(key.order_id), panel.leg)
                 leaves = leaves_of(trace.delivery)
                 opening = claims.place_opening(place, leaves, trace.task.payload, put, with_end=with_end)
                 show = partial(auditor.take_shown, panel.key, number, opening)

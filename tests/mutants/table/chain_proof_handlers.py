@@ -571,4 +571,12 @@ MUTANTS = (
         "order.challenges.wait",
         (f"{_SAMPLED}each_leg_of_an_order_has_the_rules_of_its_own_tier",),
     ),
+    Mutant(
+        "compared-in-exact",
+        "a seat of an exact leg may answer that a root is within thresholds",
+        "chain/state_machine/proof/handlers/seats.py",
+        "    if not tier.may_answer(place, answer.kind):\n",
+        "    if not (tier.may_answer(place, answer.kind) or answer.root):\n",
+        ("tests/unit/chain/state_machine/proof/test_tolerance.py",),
+    ),
 )

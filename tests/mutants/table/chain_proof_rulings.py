@@ -136,8 +136,8 @@ MUTANTS = (
         "outage-slashes",
         "a round that was not served takes stake",
         "chain/state_machine/proof/liability.py",
-        "        and not is_unserved(place)\n",
-        "",
+        "        and not (is_unserved(place) or is_compared(place))\n",
+        "        and not is_compared(place)\n",
         (f"{SLASHES}::test_a_round_that_was_not_served_slashes_no_one",),
     ),
     Mutant(
@@ -184,8 +184,8 @@ MUTANTS = (
         "attest-outage-bans",
         "a place that was not served costs a provider its credential",
         "chain/state_machine/proof/refuted.py",
-        "        if is_of_trace and not is_unserved(place) and (place.stops or place.claim):\n",
-        "        if is_of_trace:\n",
+        "    wrong = (place for place in get_wrong(panel) if not (is_unserved(place) or is_compared(place)))\n",
+        "    wrong = get_wrong(panel)\n",
         (f"{CREDENTIALS}::test_what_was_not_served_bans_no_provider",),
     ),
     Mutant(
@@ -202,14 +202,6 @@ MUTANTS = (
         "chain/state_machine/proof/rulings.py",
         "        if number in kept:\n",
         "        if kept:\n",
-        ("tests/unit/chain/state_machine/proof/test_tolerance.py",),
-    ),
-    Mutant(
-        "compared-in-exact",
-        "a seat of an exact leg may answer that a root is within thresholds",
-        "chain/state_machine/proof/handlers/seats.py",
-        "    if not tier.may_answer(place, answer.kind):\n",
-        "    if not (tier.may_answer(place, answer.kind) or answer.root):\n",
         ("tests/unit/chain/state_machine/proof/test_tolerance.py",),
     ),
     Mutant(

@@ -15,8 +15,8 @@ MUTANTS = (
         "claimed-end-unread",
         "a provider commits to an end whose files it does not have",
         "validator/work/checks/tolerance.py",
-        "        return opened is not None and other.root == root\n",
-        "        return other.root == root\n",
+        "    if opened is None:\n        return Match.OTHER\n",
+        "    if opened is None:\n        return Match.WITHIN if other.root == root else Match.OTHER\n",
         (f"{_TOLERANCE}a_job_without_the_part_must_have_equal_bits",),
     ),
     Mutant(
