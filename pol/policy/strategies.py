@@ -167,7 +167,8 @@ def skipped_segments(amounts: OrderAmounts, count: int, coalition: int = 0) -> O
 
 
 def _by_validator(amounts: OrderAmounts, in_duty: float) -> float:
-    return in_duty * (amounts.job_bond + amounts.slash)
+    """Return the expected loss of a validator for wrong segments. A distance between states slashes no one."""
+    return in_duty * (amounts.job_bond + (0 if amounts.tier.hardware else amounts.slash))
 
 
 def worst_skip(amounts: OrderAmounts, coalition: int = 0) -> int:
