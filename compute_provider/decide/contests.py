@@ -40,7 +40,10 @@ def find_contest(order: OrderResponse, claim: ShareClaim, clock: int) -> Contest
         if wrong and share.roots is not None and all(_is_refuted(place, key) for place in wrong):
             segments = tuple(sorted(place.place.segment for place in wrong))
             duty = duty_segments(share.roots.segments, share.drawn)
-            return Contest(panel.dispute, segments, is_liable=not any(segment in duty for segment in segments))
+            is_liable = not any(segment in duty for segment in segments)
+            # A comparison of states costs no credential.
+            if is_liable or not any(_is_compared(place) for place in wrong):
+                return Contest(panel.dispute, segments, is_liable=is_liable)
     return None
 
 
@@ -52,6 +55,10 @@ def _is_refuted(place: PanelPlace, key: ShareKey) -> bool:
     if place.stops or not place.claim or place.finding is None:
         return False
     return place.finding.kind is not AnswerKind.UNAVAILABLE
+
+
+def _is_compared(place: PanelPlace) -> bool:
+    return place.finding is not None and place.finding.kind is AnswerKind.OUTSIDE
 
 
 def contested_panel(order: OrderResponse, task: ShareKey, provider: str, contest: Contest) -> Panel | None:

@@ -58,6 +58,12 @@ def test_a_ruling_for_which_the_validator_pays_still_costs_the_credential() -> N
     assert find_contest(ruled(place(1), place(2)), CLAIM, IN_TIME) == Contest(0, (1, 2), is_liable=False)
 
 
+def test_a_comparison_of_states_costs_no_credential() -> None:
+    outside = Finding(AnswerKind.OUTSIDE, b"", 0)
+    assert find_contest(ruled(place(1, finding=outside)), CLAIM, IN_TIME) is None
+    assert find_contest(ruled(place(2, finding=outside)), CLAIM, IN_TIME) == Contest(0, (2,))
+
+
 def test_a_bond_of_many_auditors_does_not_pay() -> None:
     order = ruled(place())
     few, many = (compute_bond(order, order.panels[0], count, local_params()) for count in (4, 10**9))
