@@ -118,7 +118,7 @@ def _conclude(ctx: Context, order: Order, leg: Leg, panel: Panel, seats: list[Pa
     """Rule the places that are decided, and continue with the next stage, the next round, or the end of the leg."""
     key = panel.key
     ruled = _rule(ctx, order, leg, panel, seats)
-    last_next = bool(ruled.undecided) and (lacks_half or ruled.last_next)
+    last_next = bool(ruled.undecided) and ruled.review is Review.NONE and (lacks_half or ruled.last_next)
     panel = move_panel(
         ctx,
         panel,
