@@ -309,7 +309,7 @@ def _fit(plan: OrderPlan, number: int, used: Params) -> OrderPlan:
         conditions=Conditions(tiers=(tier,)),
         replicas=REPLICAS if is_replicating(tier) else 0,
         price_limit=2 * PRICE,
-        deposit=least_deposit(plan.job.terms, 2 * PRICE, used),
+        deposit=least_deposit(plan.job.terms, 2 * PRICE, used, (tier,)),
     )
     return replace(plan, message=message, habits=replace(plan.habits, cancel_after=None))
 
