@@ -169,8 +169,9 @@ class World:
         members = tuple(plan.address for plan in setup.providers)
         outsiders = (OUTSIDER,) if setup.spam or setup.filler is not None else ()
         others = (*outsiders, *setup.delegators, *setup.assembly, *setup.sponsors)
+        challengers = sorted({plan.name for plan in setup.challengers}.difference(consumers, names, members))
         genesis = make_genesis(
-            (*consumers, *members, *others), names, setup.params, coins=setup.coins, stake=setup.stake
+            (*consumers, *members, *others, *challengers), names, setup.params, coins=setup.coins, stake=setup.stake
         )
         self.chain = LiveChain(genesis, checked=setup.checked, rulebook=setup.rules)
         self.jobs: dict[bytes, Job] = {}

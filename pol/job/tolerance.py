@@ -5,7 +5,6 @@ Only legs in the tier ``tolerance`` train in this arithmetic. Everywhere else, t
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Annotated, Final
 
 from domain.bounds import Length, Pattern, Range, Size, Visible
@@ -53,10 +52,10 @@ class Tolerance(Readable):
     precision: Annotated[str, Pattern("a precision", "|".join(PRECISIONS), f"use one of {', '.join(PRECISIONS)}")]
     thresholds: Annotated[tuple[TensorTolerance, ...], Length(1, _ROWS_MAX)]
 
-    @cached_property
-    def by_name(self) -> Mapping[str, Threshold]:
-        """The threshold of each tensor and metric by its name."""
-        return {row.name: Threshold(largest=row.largest, mean=row.mean) for row in self.thresholds}
+
+def thresholds_of(tolerance: Tolerance) -> Mapping[str, Threshold]:
+    """Return the threshold of each tensor and metric by its name."""
+    return {row.name: Threshold(largest=row.largest, mean=row.mean) for row in tolerance.thresholds}
 
 
 def measured_names(global_names: Iterable[str], local_names: Iterable[str], metrics: Iterable[str]) -> list[str]:

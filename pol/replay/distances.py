@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pol.job.tolerance import Tolerance
+from pol.job.tolerance import Tolerance, thresholds_of
 from pol.rules.tolerance import FAR, SAME, Distance, parts_of, within
 from pol.state.arrays import Array, State
 from pol.values import metric_values
@@ -54,7 +54,7 @@ def is_same_work(tolerance: Tolerance, start: SegmentEnd, reference: SegmentEnd,
     """
     if reference.metrics.keys() != other.metrics.keys():
         return False
-    thresholds = tolerance.by_name
+    thresholds = thresholds_of(tolerance)
     if not reference.metrics:
         thresholds = {name: each for name, each in thresholds.items() if not name.startswith("metric.")}
     return within(distances(start, reference, other), thresholds)

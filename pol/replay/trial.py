@@ -24,6 +24,7 @@ from pol.executor.segment_backend import segment_backend
 from pol.job.cost import memory_size
 from pol.job.document import order_terms
 from pol.job.load import LoadedJob, load_document, load_job, verify_job
+from pol.job.tolerance import thresholds_of
 from pol.machines.form import GroupSpec
 from pol.machines.parts import plan_of
 from pol.replay.distances import SegmentEnd, distances
@@ -117,7 +118,7 @@ def _first_rejected(loaded: LoadedJob, slot: int, here: Backend, there: Backend)
         return SegmentEnd(states.global_state, states.local_state, dict(zip(document.metrics, metrics, strict=False)))
 
     reference, other = (end(*run_steps(loaded, RoundSlot(0, slot), 0, start, executor)) for executor in (here, there))
-    return first_outside(distances(end(start, ()), reference, other), document.tolerance.by_name) or ""
+    return first_outside(distances(end(start, ()), reference, other), thresholds_of(document.tolerance)) or ""
 
 
 def guarded(run: Callable[[], Trial]) -> Trial:

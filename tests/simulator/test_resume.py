@@ -41,7 +41,7 @@ def test_an_order_whose_validator_vanishes_ends_with_the_result_of_its_job() -> 
 
 
 def test_without_a_copy_a_panel_says_so_and_the_order_starts_again_or_ends() -> None:
-    _, resumed = played(8, keeps=False)
+    _, resumed = played(11, keeps=False)
     ends = {LegEnd(leg.end_reason) for answer in resumed for leg in answer.legs if leg.from_leg and leg.end_reason}
     assert ends == {LegEnd.STATE_UNAVAILABLE}
     for answer in resumed:

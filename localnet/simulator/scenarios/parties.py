@@ -33,6 +33,7 @@ from validator.decide.admission import NEWCOMER_ROUNDS_MAX, Backing
 from validator.decide.duties import Duty
 from validator.decide.orders import refuse_with
 from validator.decide.records import LegKey, LocalOrder, PayloadStage, Recomputed
+from validator.watch.places import compares_ends
 
 # --- providers -----------------------------------------------------------------------------------
 
@@ -526,5 +527,8 @@ class Challenger(Bystander):
                 is_wrong = trained != states[segment + 1]
                 if place not in drawn and is_wrong == self.right and segment not in share.drawn:
                     root = root_of(trained, METRICS) if self.right else digest("invented", key, segment)
+                    leg = on_chain.leg(closed.leg)
+                    if leg is not None and compares_ends(leg, place):
+                        return place, Finding(AnswerKind.OUTSIDE, b"", 0)
                     return place, Finding(AnswerKind.FINISHED, root, 0)
         return None

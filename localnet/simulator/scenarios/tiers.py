@@ -210,7 +210,8 @@ _TOLERANCE = (
         "A validator accepts whatever its friend, a provider, invents. Panels find it.",
         skips=False,
     ),
-    Replayed("false-challenge", "An operator challenges a right place. Its bond pays the seats.", skips=False),
+    Replayed("false-challenge", "An operator says of a right state that it is outside. Its bond pays.", skips=False),
+    Replayed("true-challenge", "An operator finds a segment outside the thresholds, and is rewarded.", skips=False),
     Replayed(
         "seats-do-not-compute",
         "A third of the strangers say that each claim is within the thresholds, and compute nothing. Reviews find it.",

@@ -17,6 +17,7 @@ from pol.executor.interface import Backend
 from pol.executor.names import Engine
 from pol.executor.segment_backend import segment_backend
 from pol.job.load import LoadedJob, load_document, load_job
+from pol.job.tolerance import thresholds_of
 from pol.job.write import write_job
 from pol.local.run import run_locally
 from pol.rules.commitment import boundary_root
@@ -356,7 +357,7 @@ def test_the_scale_of_a_slot_that_begins_with_its_own_local_state(tmp_path: Path
     name = max(ways, key=lambda each: abs(np.log(ways[each][1] / ways[each][0])))
     right, other = ways[name]
     # The mean of this change is within the threshold on one of the two scales, and outside on the other.
-    change = tolerance_part.by_name[f"local.{name}"].mean / PARTS * float(np.sqrt(right * other))
+    change = thresholds_of(tolerance_part)[f"local.{name}"].mean / PARTS * float(np.sqrt(right * other))
     moved = np.array(state.local_state[name])
     moved.reshape(-1)[0] += np.float32(change)
     claim = setting.write("moved", (state.global_state, {**state.local_state, name: moved}), metrics)

@@ -44,7 +44,7 @@ def test_an_order_allows_several_tiers_and_a_bid_offers_several(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     assert run(condition_options, read_request, "--tier", "gold").endswith(
-        "'gold' is not one of 'exact', 'sampled', 'replicated'.\n"
+        "'gold' is not one of 'exact', 'sampled', 'replicated', 'tolerance'.\n"
     )
     monkeypatch.setitem(conditions._TYPES, OptionKind.TIER, click.Choice(["exact", "other"]))
     request = run(condition_options, read_request, "--tier", "other", "--tier", "exact")

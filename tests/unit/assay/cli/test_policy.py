@@ -90,6 +90,7 @@ def test_options_are_inputs() -> None:
         "multiple": 3,
         "cover_bps": 700,
         "tier": "sampled",
+        "attested": False,
     }
     assert value["job"] == {"slots": 4, "segments": 20, "rounds": 5, "step_work": 2 * 10**9}
     assert value["amounts"]["segments"] == 80

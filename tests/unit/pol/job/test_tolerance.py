@@ -10,6 +10,7 @@ import pytest
 from pol.errors import JobError
 from pol.job.document import Job, dump_job, parse_job
 from pol.job.strict_json import dump_json
+from pol.job.tolerance import thresholds_of
 from pol.rules.tolerance import LEAST_LARGEST, LEAST_MEAN, PARTS, PRECISIONS, THRESHOLD_MAX, Threshold
 
 DATA = (Path(__file__).parents[3] / "fixtures" / "job_tiny" / "job.json").read_bytes()
@@ -42,7 +43,7 @@ def test_a_job_with_the_part_is_read_and_written(precision: str) -> None:
     tolerance = job.document.tolerance
     assert tolerance is not None
     assert tolerance.precision == precision
-    assert tolerance.by_name["metric.loss"] == Threshold(largest=PARTS, mean=PARTS // 2)
+    assert thresholds_of(tolerance)["metric.loss"] == Threshold(largest=PARTS, mean=PARTS // 2)
     again = parse_job(dump_job(job.document))
     assert (again.id, again.document.tolerance) == (job.id, tolerance)
 

@@ -15,6 +15,7 @@ from pol.executor.names import Engine
 from pol.job.document import dump_job
 from pol.job.load import load_job
 from pol.job.paths import DOCUMENT
+from pol.job.tolerance import thresholds_of
 from pol.local.inspect import inspect_job
 from pol.local.run import run_locally
 from pol.replay.calibrate import judge, measure
@@ -44,7 +45,7 @@ def test_the_thresholds_are_those_of_the_profile(job: Path, profile: Profile) ->
     changed = add_tolerance(job, profile)
     tolerance = load_job(job).job.document.tolerance
     assert tolerance is not None
-    assert (tolerance.precision, dict(tolerance.by_name)) == (profile.precision, dict(profile.thresholds))
+    assert (tolerance.precision, thresholds_of(tolerance)) == (profile.precision, dict(profile.thresholds))
     assert changed.id != before.id
     assert changed.profiled_id == before.id
     assert (inspect_job(before).precision, inspect_job(before).thresholds) == ("", 0)

@@ -102,8 +102,8 @@ def test_work_bounds_are_in_order(market: Market) -> None:
 
 
 def test_a_tier_must_be_one_that_is_run(market: Market) -> None:
-    market.chain.refused(UNSUPPORTED, bid("v0", tiers=("tolerance",)), field="offer.tiers[0]")
-    market.chain.refused(UNSUPPORTED, bid("v0", tiers=("exact", "tolerance")), field="offer.tiers[1]")
+    market.chain.refused(UNSUPPORTED, bid("v0", tiers=("gold",)), field="offer.tiers[0]")
+    market.chain.refused(UNSUPPORTED, bid("v0", tiers=("exact", "gold")), field="offer.tiers[1]")
 
 
 def test_a_bid_without_a_tier_could_serve_no_order(market: Market) -> None:
