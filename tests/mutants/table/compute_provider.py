@@ -194,8 +194,8 @@ MUTANTS = (
         "appeals-for-its-validator",
         "a provider appeals a ruling for which its validator is liable",
         "compute_provider/decide/contests.py",
-        "is_liable=not any(segment in duty for segment in segments)",
-        "is_liable=True",
+        "            is_liable = not any(segment in duty for segment in segments)\n",
+        "            is_liable = True\n",
         (_CONTESTS,),
     ),
     Mutant(
